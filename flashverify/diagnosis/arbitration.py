@@ -69,7 +69,7 @@ class Hearing:
         A name that holds always, on enough cases, and has no rival is said without more. Any other one is held against the cases that
         the readings run, which it never saw: it goes where they are wrong in another way, and gives way to a reading that says
         exactly what is wrong where it does not. Of two that say it equally well the one without conditions and rivals leads; a reading
-        leads only if right cases were asked about it too.
+        leads only if right cases were asked about it too, and not before a name that is about gradients and their sums alone.
         """
         if not _doubted(answer):
             return Ruling(answer)
@@ -88,7 +88,7 @@ class Hearing:
         if not exact:
             return Ruling(answer, fresh=explained)
         plain = not answer.conditions and not unlike(answer)
-        return Ruling(answer, read, read.both and not plain, explained)
+        return Ruling(answer, read, read.both and not plain and not _of_gradients(answer), explained)
 
     def _of_one_kernel(self, start: Scene, answer: Named, fresh: list[Scene]) -> list[Answer]:
         """What fresh cases say of the outputs of the kernel that is asked about; empty where they refute the name there too.
@@ -118,6 +118,11 @@ def _about(read: Readings, output: str) -> bool:
     first = read.sentences[0].lower()
     gradients = {name for name in BACKWARD if re.search(rf"\b{name}\b", first)}
     return not gradients or output in gradients
+
+
+def _of_gradients(answer: Named) -> bool:
+    """Whether it is one name, of a semantics that no forward can have: what is read of masks says less of it."""
+    return not unlike(answer) and set(answer.claims[0].semantics.outputs) <= set(BACKWARD)
 
 
 def _doubted(answer: Named) -> bool:

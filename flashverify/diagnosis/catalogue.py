@@ -14,6 +14,7 @@ from flashverify.diagnosis.hypotheses.channels import CHANNELS
 from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
 from flashverify.diagnosis.hypotheses.draws import DRAWS
+from flashverify.diagnosis.hypotheses.draws_in_tiles import DRAWS_IN_TILES
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
 from flashverify.diagnosis.hypotheses.empty_gradients import EMPTY_GRADIENTS
@@ -121,6 +122,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SINK_GRADIENT,
     *DROPOUT,
     *DRAWS,
+    *DRAWS_IN_TILES,
     *WALKS,
     *TILE_COUNTS,
     *EDGES,

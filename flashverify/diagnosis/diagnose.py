@@ -30,6 +30,7 @@ from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.diagnosis.state.telling import gone, told
 from flashverify.diagnosis.trials import Trials, work
+from flashverify.diagnosis.unwritten_places import unwritten_places
 from flashverify.judge.record import Diagnosis
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def diagnose(
     if line := first_line(subject, scene, verdict):
         place = f"{place}; {line}"
     if sentence := unwritten(scene, failing):
-        return Diagnosis("not-written", sentence, place=place)
+        name = next(iter(failing))
+        which = attempted("asking what is written", lambda: unwritten_places(trials, scene, name), "")
+        return Diagnosis("not-written", f"{sentence[:-1]}: {which}." if which else sentence, place=place)
     kept = attempted("asking for state", of_a_later_one, None)
     if kept is not None:
         return kept

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
-from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.claims import Answer, Claim, agreeing
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
 from flashverify.diagnosis.mixing import alternatives
 from flashverify.diagnosis.placing import placed
@@ -33,6 +33,8 @@ _SHARES = {"always": 0.5, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "b
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
+_MOST = 0.5
+"""Share of the failing cases that the detail of a claim explains, at least, where none explains all."""
 
 
 @dataclass(slots=True)
@@ -189,7 +191,8 @@ def of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
     """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
 
     With a detail of its own on each case a claim says too little: a right case may agree with a size, or with a part of what is wrong,
-    that no failing case has. Where it needs none, its detail becomes that of all cases. It is refuted, which the second value says, where other cases are wrong in another way besides.
+    that no failing case has. Where it needs none, its detail becomes the one that explains every case, where there is one, and none where its
+    own explains few. It is refuted, which the second value says, where other cases are wrong in another way besides.
     """
     details = {each.detail for other in trials.scenes.values() for each in alternatives(claim.semantics, other)}
     if claim.semantics.one_way or not any(details):
@@ -199,12 +202,24 @@ def of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
         if fixed.add(each):
             continue
         if claim.answer(each) is not Answer.OTHERWISE:
+            if not _usual(trials, claim):
+                claim.detail = ""
             return None
         otherwise = True
     if fixed.always:
-        claim.detail = claim.detail if otherwise else fixed.claim.detail
+        claim.detail = claim.detail if otherwise else fixed.claim.detail or claim.detail
         return None
     return Claim(fixed.claim.semantics), otherwise
+
+
+def _usual(trials: Trials, claim: Claim) -> bool:
+    """Whether the detail of a claim, where it is that of one alternative, explains most of the failing cases that one can explain."""
+    told = []
+    for scene in (each for each in trials.scenes.values() if each.failures):
+        ways = {each.detail for each in alternatives(claim.semantics, scene)}
+        if claim.detail in ways:
+            told.append(agreeing(claim.semantics, scene, frozenset(scene.failures), claim.region(scene), claim.detail))
+    return not told or sum(each is not None for each in told) > _MOST * len(told)
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

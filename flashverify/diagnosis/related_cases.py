@@ -131,6 +131,10 @@ def _candidates(case: Case) -> Iterator[Case | None]:
             yield grown(case, rows, keys, regime="normal", seed=31 + number, heads_q=6, heads_kv=2)
             if group > 1 and case.heads_kv == 1:  # of two heads each is the other's neighbour
                 yield grown(case, rows, keys, regime="normal", seed=71 + number, heads_q=5, heads_kv=1)
+            if group > 1:
+                yield grown(
+                    case, rows, keys, regime="normal", seed=51 + number, heads_q=(4 + number % 2) * case.heads_kv
+                )
             yield grown(case, rows, keys, regime="ascending", seed=21 + number)
             yield grown(case, rows, keys, regime="logits-1e3", seed=41 + number)
     yield grown(case, 18, 34, regime="normal", seed=5, dtype="fp32", precision="ieee")

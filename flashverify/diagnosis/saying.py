@@ -28,6 +28,7 @@ _SCOPES = (
     (frozenset({"dk"}), "in dK alone"),
     (frozenset({"dv"}), "in dV alone"),
 )
+_SUMS = frozenset({"dbias", "dsink", "drelative_bias"})
 
 
 def named_diagnosis(answer: Named, scene: Scene, place: str, remark: str) -> Diagnosis:
@@ -84,6 +85,8 @@ def _scope(claim: Claim, scene: Scene) -> str:
     gradients = any(name in scene.outputs for name in BACKWARD)
     if claim.scope <= set(FORWARD) and "o" in claim.scope and gradients:
         return "in the forward alone"
+    if claim.scope and claim.scope <= _SUMS:
+        return f"in {' and '.join(name for name in BACKWARD if name in claim.scope)} alone"
     if claim.scope and not claim.scope & set(FORWARD) and not scope:
         return "in the backward alone"
     return "" if not gradients and claim.scope == {"o", "lse"} else scope

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect, no_mask
+from flashverify.diagnosis.readings.backward.proportions import proportional
 from flashverify.diagnosis.readings.codes import codes_in_effect
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
@@ -90,6 +91,8 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:
         said = [_said(words) for words in values_elsewhere(trials, scene, output)]
+    if not said and output in BACKWARD and (words := proportional(trials, scene, output)):
+        said = [Said(words, _FEWEST, part=True)]
     if not said and not no_matter_of_masks:  # a product with other values looks as if keys were missing
         said = places_in_effect(trials, scenes)
     return _joined(said)

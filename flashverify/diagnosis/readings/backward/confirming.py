@@ -53,9 +53,7 @@ class Confirmed(NamedTuple):
         return not self.right
 
     def reservation(self) -> str:
-        """When it holds, to be put behind a sentence; empty where it always does."""
-        if self.always:
-            return ""
+        """When it holds, by one feature of the cases, to be put behind a sentence; empty where it always does, and where no one feature tells."""
         wrong, right = ([case_features(each.case, each.form) for each in part] for part in (self.wrong, self.right))
         told = [
             condition
@@ -68,7 +66,7 @@ class Confirmed(NamedTuple):
         told = [each for each in told if each.feature not in CONSEQUENCES] or told
         if len(told) == 1:  # of several none is known to be the one that matters
             return f", {in_words(told)}"
-        return "; some cases are right for a reason that was not found"
+        return ""
 
 
 def _several(feature: str) -> Condition | None:

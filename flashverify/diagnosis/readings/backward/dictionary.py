@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +14,7 @@ from flashverify.diagnosis.readings.backward.gradient_variants import (
     slope_variants,
 )
 from flashverify.diagnosis.readings.backward.moves import key_moves, row_moves
+from flashverify.diagnosis.readings.backward.row_averages import averaged_rows, tiled_deltas
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
 from flashverify.diagnosis.readings.backward.weight_variants import kept_variants, weight_variants
 
@@ -28,7 +30,7 @@ def options(scene: Scene) -> dict[str, tuple[Option, ...]]:
         "weights": weight_variants(scene),
         "kept": kept_variants(scene),
         "dp": dp_variants(scene),
-        "rows": row_variants(scene),
+        "rows": chain(row_variants(scene), averaged_rows(scene), tiled_deltas(scene)),
         "slope": slope_variants(scene),
         "row operand": operand_variants(row_moves(scene), "row"),
         "key operand": operand_variants(key_moves(scene), "key"),

@@ -120,7 +120,7 @@ class Reading:
             return not torch.equal(found(own), own)
         declared = DECLARED[step].value(self.scene, self.steps)
         pairs = zip(found, declared, strict=True) if isinstance(found, tuple) else ((found, declared),)
-        return any(not torch.equal(x, y.expand(x.shape)) for x, y in pairs)
+        return any(x.dim() != y.dim() or not torch.equal(x, y.expand(x.shape)) for x, y in pairs)
 
     def _seen(self, formula: Formula, columns: Columns, at: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """The terms as they stand in what was read, at the pairs `at`, or at all."""

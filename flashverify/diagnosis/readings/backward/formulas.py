@@ -87,13 +87,14 @@ class Formula:
         def pick(x: Tensor) -> Tensor:
             return x if at is None else x.expand(at.shape)[at]
 
+        p_axes = s.p.dim()
         p, declared, counts = pick(found["weights"]), pick(s.p), pick(found["counts"])
         size = torch.maximum(p.abs(), declared) * counts.abs().clamp(min=1.0)
         p = p * counts
         if self.output == "dv":
             kept = pick(found["kept"])
             return Columns([p * kept], [size * torch.maximum(kept, pick(s.kept))], torch.ones_like(p))
-        delta, dlse = (pick(x.unsqueeze(-1)) for x in found["rows"])
+        delta, dlse = (pick(x.unsqueeze(-1) if x.dim() == p_axes - 1 else x) for x in found["rows"])
         dp, delta_size = pick(found["dp"]), torch.maximum(pick(s.delta_size.unsqueeze(-1)), delta.abs())
         values = [p * dp, -p * delta, p * dlse]
         sizes = [size * torch.maximum(pick(s.dp_size), dp.abs()), size * delta_size, size * dlse.abs()]

@@ -11,12 +11,16 @@ from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formu
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
+from flashverify.diagnosis.readings.backward.head_mixtures import HeadMixture, head_mixtures
+from flashverify.diagnosis.readings.backward.learned import reservation
 from flashverify.diagnosis.readings.backward.limits import Limited, limits
+from flashverify.diagnosis.readings.backward.proportions import Scaled, scaled
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
 from flashverify.diagnosis.readings.backward.simplest import double_formulas, formulas
 from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
 from flashverify.diagnosis.readings.backward.sum_numbers import numbered_sums
 from flashverify.diagnosis.readings.backward.sum_readings import OF_SUMS, SumFormula, is_shared_bias, sum_formulas
+from flashverify.diagnosis.readings.backward.sum_weights import WeighedSum, weighed_sums
 from flashverify.diagnosis.readings.backward.wording import sentences
 from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.trials import work
@@ -35,12 +39,13 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.trials import Trials
 
     _Search = Callable[[Reading, Callable[[], bool]], Iterator[Formula]]
-    _OfSums = SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula
+    _Direct = Elsewhere | HeadMixture | Limited | Scaled
+    _OfSums = SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula | WeighedSum | HeadMixture
 
 __all__ = ["gradients_in_effect", "no_mask"]
 
 _READ = ("dq", "dk", "dv", "dbias")
-_TRIED = 12
+_TRIED = 30
 """Formulas of one output that are tried on fresh cases."""
 _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
@@ -120,7 +125,9 @@ def _widest(trials: Trials, scene: Scene) -> Scene:
 def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tuple[str, str]]:
     """Outputs that are right at another place, or but for a limit, each with its sentence."""
     for name in outputs:
-        tried: Iterator[Limited | Elsewhere] = chain(limits(scene, name), places_elsewhere(scene, name))
+        search = (limits, scaled, places_elsewhere, head_mixtures)
+        direct: list[Iterator[_Direct]] = [each(scene, name) for each in search]
+        tried: Iterator[_Direct] = chain.from_iterable(direct)
         for each in tried:
             of_value = isinstance(each, Limited)
             held = (
@@ -138,21 +145,28 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
     for name in OF_SUMS:
         if name not in scene.failures or name in read or (name == "drelative_bias" and "dq" in scene.failures):
             continue  # a table is a sum of the dS that dQ shows
-        said = ""
+        said, second = "", None
         start = _telling(trials, scene, name)
         sums = islice(sum_formulas(start, name, trials.left), _SUMS)
         rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
         sinks = islice(sink_formulas(start, name, trials.left), _TRIED)
         numbered = islice(numbered_sums(start, name), _TRIED)
-        tried: Iterator[_OfSums] = chain(numbered, sums, rows, sinks, bucket_formulas(start, name))
+        weighed = islice(weighed_sums(start, name), _TRIED)
+        mixed = islice(head_mixtures(start, name), _TRIED)
+        tried: Iterator[_OfSums] = chain(numbered, mixed, sums, weighed, rows, sinks, bucket_formulas(start, name))
         for formula in tried:
             placed = isinstance(formula, SumFormula)
             by_value = isinstance(formula, SumFormula) and formula.place.by_value
             held = confirmed(trials, start, name, _build(formula), placed=placed, by_value=by_value)
-            if held is not None and (held.always or not said):
-                said = formula.words(scene.inputs.dlse is not None) + held.reservation()
             if held is not None and held.always:
+                said = formula.words(scene.inputs.dlse is not None)
                 break
+            if held is not None and second is None:
+                second = formula, held
+        if not said and second is not None:
+            formula, held = second
+            when = reservation(trials, start, name, _build(formula), held)
+            said = formula.words(scene.inputs.dlse is not None) + when
         if said:
             yield said
 
@@ -187,12 +201,15 @@ def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Form
         if held is not None and held.always:
             return formula, ""
         if held is not None and second is None:
-            second = formula, held.reservation()
-    return second
+            second = formula, sizes, held
+    if second is None:
+        return None
+    formula, sizes, held = second
+    return formula, reservation(trials, scene, formula.output, _build(*(sizes or (formula,))), held)
 
 
 def _build(
-    *formulas: Formula | _OfSums | Elsewhere | Limited,
+    *formulas: Formula | _OfSums | _Direct,
 ) -> Callable[[Scene], Iterator[Alternative]]:
     """The alternatives of one formula, or of several of which any may hold on a case."""
 

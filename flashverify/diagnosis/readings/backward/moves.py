@@ -65,7 +65,7 @@ def _of_rows(scene: Scene) -> Iterator[Move]:
     yield from _along(own, "row i")
     yield from _in_tiles(own, at.row, "row")
     if case.mask.packed is not None:
-        yield Move("the row of that number in the first packed sequence", own.gather(2, _wide(at.row, own)))
+        yield from _packed(own, at.row, at.row_sequence, "row")
     else:
         rows = at.rows.clamp(min=1)
         yield Move("the last row of the sequence", own.gather(2, _wide((rows - 1).clamp(max=shape[2] - 1), own)))
@@ -81,7 +81,7 @@ def _of_keys(scene: Scene) -> Iterator[Move]:
     yield from _along(own, "key j")
     yield from _in_tiles(own, scene.at.key, "key")
     if case.mask.packed is not None:
-        yield Move("the key of that number in the first packed sequence", own.gather(2, _wide(scene.at.key, own)))
+        yield from _packed(own, scene.at.key, scene.at.key_sequence, "key")
     group = scene.group
     heads = torch.arange(case.heads_kv)
     for words, other in (
@@ -133,6 +133,20 @@ def _in_tiles(own: Tensor, place: Tensor, name: str) -> Iterator[Move]:
         yield Move(f"the {name} of that place in the first tile of {size}", own - place + within)
         yield Move(f"the first {name} of its tile of {size}", own - within)
         yield Move(f"the {name} at that place of the tile of {size} before", own - size * (place >= size))
+
+
+def _packed(own: Tensor, place: Tensor, sequence: Tensor, name: str) -> Iterator[Move]:
+    """The place of that number in another packed sequence, counted from where that begins; behind the buffer nothing is read."""
+    yield Move(f"the {name} of that number in the first packed sequence", own.gather(2, _wide(place, own)))
+    start = torch.arange(own.shape[2]) - place
+    begins = {int(n): int(first) for n, first in zip(sequence[0], start[0], strict=True)}
+    for words, step in (("before", -1), ("behind", 1)):
+        other = torch.tensor([begins.get(int(n) + step, begins[int(n)]) for n in sequence[0]])
+        number = (other + place[0]).expand(own.shape)
+        there = own.gather(2, number.clamp(max=own.shape[2] - 1))
+        yield Move(
+            f"the {name} of that number in the packed sequence {words}", there.masked_fill(number >= own.shape[2], -1)
+        )
 
 
 def _heads(own: Tensor, group: int) -> Iterator[Move]:

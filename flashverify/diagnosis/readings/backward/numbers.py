@@ -30,6 +30,11 @@ class Number(NamedTuple):
 ZERO = Number("0", lambda _scene: 0.0)
 ONE = Number("1", lambda _scene: 1.0, 0.0)
 
+
+def _padded(dim: int) -> int:
+    return max(16, 1 << (dim - 1).bit_length())
+
+
 NAMED = (
     ZERO,
     ONE,
@@ -56,6 +61,26 @@ NAMED = (
     Number("1 / (1 - p)", lambda scene: 1.0 / (1.0 - scene.case.dropout), 1.1),
     Number("the softcap", lambda scene: scene.inputs.softcap or math.nan, 1.2),
     Number("1 / softcap", lambda scene: 1.0 / (scene.inputs.softcap or math.nan), 1.2),
+    Number("the number of query heads", lambda scene: float(scene.case.heads_q), 1.25),
+    Number("1 / the number of query heads", lambda scene: 1.0 / scene.case.heads_q, 1.25),
+    Number("1 / the number of kv heads", lambda scene: 1.0 / scene.case.heads_kv, 1.25),
+    Number("the square of the scale", lambda scene: scene.inputs.scale**2, 1.3),
+    Number("the root of the scale", lambda scene: math.sqrt(max(scene.inputs.scale, 0.0)) or math.nan, 1.3),
+    Number("-1 times the scale", lambda scene: -scene.inputs.scale, 1.3),
+    Number("sqrt(D / Dv)", lambda scene: math.sqrt(scene.case.dim_qk / scene.case.dim_v), 1.3),
+    Number("sqrt(Dv / D)", lambda scene: math.sqrt(scene.case.dim_v / scene.case.dim_qk), 1.3),
+    Number(
+        "sqrt(D / the power of two, at least 16, to which D is padded)",
+        lambda scene: math.sqrt(scene.case.dim_qk / _padded(scene.case.dim_qk)),
+        1.4,
+    ),
+    Number(
+        "D / the power of two, at least 16, to which D is padded",
+        lambda scene: scene.case.dim_qk / _padded(scene.case.dim_qk),
+        1.4,
+    ),
+    Number("p", lambda scene: scene.case.dropout or math.nan, 1.3),
+    Number("1 / (1 - p)^2", lambda scene: (1.0 - scene.case.dropout) ** -2.0, 1.3),
 )
 """Numbers with a name."""
 

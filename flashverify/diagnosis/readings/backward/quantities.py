@@ -49,8 +49,10 @@ QUANTITIES = (
     Quantity("in rows whose largest weight", lambda _scene, s: _of_rows(s, s.p.amax(-1)) if s.p.shape[-1] else None),
     Quantity("at pairs whose |dS|", lambda _scene, s: (s.formula() * s.slope).abs()),
     Quantity("at pairs whose dP", lambda _scene, s: s.dp),
+    Quantity("at pairs whose scaled product", lambda _scene, s: s.x),
     Quantity("at pairs whose logit", lambda _scene, s: s.z, True),
     Quantity("at pairs whose scaled product has a magnitude that", lambda _scene, s: s.x.abs()),
+    Quantity("at pairs whose dP - delta + dLSE", lambda _scene, s: _bracket(s)),
     Quantity("in rows whose number of visible keys", lambda _scene, s: s.see.sum(-1, keepdim=True).double()),
     Quantity(
         "in rows whose sink has a weight that",
@@ -58,6 +60,10 @@ QUANTITIES = (
     ),
 )
 """Those that are tried, the likelier ones first."""
+
+
+def _bracket(s: Steps) -> Tensor:
+    return s.dp - s.delta.unsqueeze(-1) + s.dlse.unsqueeze(-1)
 
 
 def known_steps(scene: Scene) -> Steps | None:

@@ -11,6 +11,7 @@ from flashverify.diagnosis.backward_steps import steps_of
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.backward.gradient_variants import row_variants
 from flashverify.diagnosis.readings.backward.numbers import NAMED, ONE, ZERO
+from flashverify.diagnosis.readings.backward.row_averages import averaged_rows
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
 from flashverify.formats import FORMATS
 
@@ -95,7 +96,7 @@ def row_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
     if scene.o is None or scene.lse is None:
         return
     s = steps_of(scene.inputs, scene.o, scene.lse)
-    options: list[Option | None] = [None, *row_variants(scene)]
+    options: list[Option | None] = [None, *row_variants(scene), *averaged_rows(scene)]
     found = []
     for option in options:
         if not left():

@@ -12,6 +12,7 @@ from flashverify.diagnosis.readings.backward.formulas import STEPS_OF
 from flashverify.diagnosis.readings.backward.log_weights import logarithms
 from flashverify.diagnosis.readings.backward.loop_factors import loop_factors
 from flashverify.diagnosis.readings.backward.pair_places import covering_places
+from flashverify.diagnosis.readings.backward.quantity_factors import quantity_factors
 from flashverify.diagnosis.readings.backward.together import together
 from flashverify.diagnosis.readings.backward.value_places import value_places
 
@@ -27,18 +28,33 @@ __all__ = ["double_formulas", "formulas"]
 
 _DOUBLE = 600
 """Pairs of variants that are tried."""
+_NAMELESS = 2.0
+"""Cost of a coefficient without a name."""
 _LOCAL = 3
 """Rules for the wrong pairs are looked for first where fewer than one pair in so many is wrong."""
 
 
 def formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
-    """Formulas that give everything that was read, the simplest first; none where it is as declared or cannot be told."""
+    """Formulas that give everything that was read, the simplest first; none where it is as declared or cannot be told.
+
+    Few pairs fit many formulas with a coefficient of their own: those come last where they have a place or another step.
+    """
+    contrived = []
+    for formula in _formulas(reading, left):
+        if (formula.changed or formula.place is not None) and any(each.cost >= _NAMELESS for each in formula.numbers):
+            contrived.append(formula)
+        else:
+            yield formula
+    yield from contrived
+
+
+def _formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     if not reading.telling:
         return
     variants = options(reading.scene)
     plain, elsewhere = _single(reading, variants)
     placed = _at_places(reading, [{}, *plain], left)
-    yield from _cheapest(reading, [*clamps(reading), *loop_factors(reading)], None, left)
+    yield from _cheapest(reading, [*clamps(reading), *loop_factors(reading), *quantity_factors(reading)], None, left)
     local = _LOCAL * int(reading.wrong.sum()) < int(reading.asked.sum())
     if local:  # what is wrong everywhere is rarely right at most pairs
         yield from placed
@@ -74,10 +90,15 @@ def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[
     """Formulas that hold at the pairs of a rule, which holds every wrong pair."""
     values = value_places(reading.scene, reading.wrong, reading.asked)
     for rules in covering_places(reading.scene, reading.wrong, reading.asked, values):
-        plain = [{}] if rules[0].by_value else tried
+        plain = [{}] if rules[0].by_value and not _by_sign(rules[0]) else tried
         for formula in _cheapest(reading, plain, rules[0], left):
-            places = (place for place in rules if not (formula.changed and place.by_value))
+            places = (place for place in rules if not (formula.changed and place.by_value and not _by_sign(place)))
             yield from (replace(formula, place=place) for place in places)
+
+
+def _by_sign(place: Place) -> bool:
+    """Whether the number of a place is 0: kernels ask for signs more often than for other numbers."""
+    return place.words.endswith((" below 0", " above 0"))
 
 
 def _elsewhere(changed: dict[str, Option]) -> bool:
