@@ -97,8 +97,14 @@ def windows(case: Case) -> Iterator[Case]:
         found = None if window == (None, None) else grown(moved, 18, 34, regime="normal", seed=129 + number)
         if found is not None:
             yield found
-    wide = tuple(None if side is None else side + _WIDE for side in case.mask.window)
-    found = grown(replace(case, mask=replace(case.mask, window=wide)), 18, _WIDE + 90, regime="normal", seed=139)
+    most_left, most_right = (None if side is None else side + _WIDE for side in case.mask.window)
+    found = grown(
+        replace(case, mask=replace(case.mask, window=(most_left, most_right))),
+        18,
+        _WIDE + 90,
+        regime="normal",
+        seed=139,
+    )
     if found is not None:
         yield found
 

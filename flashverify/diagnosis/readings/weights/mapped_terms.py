@@ -104,7 +104,8 @@ def _sample(effect: Effect) -> _Row:
         # a function shows where a row has pairs of both kinds
         score = read.sum(-1) + read.shape[-1] * torch.minimum(wrong.sum(-1), (read & ~wrong).sum(-1))
         order = score.flatten().argsort(descending=True)[:_ROWS]
-        at = torch.unravel_index(order, score.shape)
+        batch, head, row = torch.unravel_index(order, score.shape)
+        at = (batch, head, row)
         tolerance = tolerance_of(effect).expand_as(read)
         memo["sampled rows"] = _Row(at, deviation.off[at], tolerance[at], read[at])
     found: _Row = memo["sampled rows"]
