@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.case.masks.mask import LENGTHS
-from flashverify.checks.reuse import questions
+from flashverify.checks.reuse import late_backwards, questions
 from flashverify.checks.spec import CheckSpec, ErrorClass, Need, Question, Slot
 
 if TYPE_CHECKING:
@@ -101,6 +101,25 @@ QUESTIONS = (
         sentence="two backwards from one forward are not equal",
     ),
     ReuseQuestion(
+        name="forward-between",
+        slot=Slot.STATE,
+        weight=2,
+        stands=lambda case: case.grad.backward,
+        passes=2,
+        run=late_backwards.after_other_forward,
+        title="{output} is spoilt by another forward before the backward",
+        sentence="what a forward keeps for its backward does not outlive the next forward",
+    ),
+    ReuseQuestion(
+        name="another-do",
+        slot=Slot.STATE,
+        stands=lambda case: case.grad.backward,
+        passes=3,
+        run=late_backwards.with_other_gradients,
+        title="{output} of a second backward is not that of its own dO",
+        sentence="a second backward from one forward keeps something of the dO or dLSE of the first",
+    ),
+    ReuseQuestion(
         name="stream",
         slot=Slot.NONE,
         run=questions.stream,
@@ -150,7 +169,7 @@ def _remark(verdict: Verdict) -> str:
 SPEC = CheckSpec(
     name="reuse",
     question="Does the tenth call return the same bits as the first, after other values, lengths, settings, strides or another dtype at "
-    "the same addresses, a larger problem, a second backward, another stream or a replayed CUDA graph in between?",
+    "the same addresses, a larger problem, another forward before the backward, a second backward, another stream or a replayed CUDA graph in between?",
     needs=(Need.PASSES, Need.GPU),
     questions=QUESTIONS,
     errors=(*(ErrorClass(each.name, each.title, each.sentence) for each in QUESTIONS), _SAVED),

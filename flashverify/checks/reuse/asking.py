@@ -120,8 +120,10 @@ def _kept_by(subject: Subject, case: Case) -> str:
     return "; in memory of its own it is right: what is kept goes by addresses, tensor objects or their versions"
 
 
-def same(subject: Subject, base: Execution, again: Execution, name: str, what: str) -> Iterator[Verdict]:
-    """Failures where `again` is not `base` bit for bit; where that is not promised, where it is outside its bounds."""
+def same(
+    subject: Subject, base: Execution, again: Execution, name: str, what: str, like: str = "the first call"
+) -> Iterator[Verdict]:
+    """Failures where `again`, which is `what`, is not `base`, which is `like`, bit for bit; where that is not promised, where it is outside its bounds."""
     if not subject.contract.deterministic:
         yield from blamed_on(subject, base, first_failure(subject, again), name, what)
         return
@@ -132,7 +134,7 @@ def same(subject: Subject, base: Execution, again: Execution, name: str, what: s
     for output, found in zip(base.outputs, first_differences(pairs), strict=True):
         if found is not None:
             index, text = found
-            yield failure(name, output, index, f"{output}{list(index)} of {what} is not that of the first call: {text}")
+            yield failure(name, output, index, f"{output}{list(index)} of {what} is not that of {like}: {text}")
 
 
 def blamed_on(subject: Subject, base: Execution, failing: Verdict | None, name: str, what: str) -> Iterator[Verdict]:

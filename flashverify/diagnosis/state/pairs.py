@@ -89,7 +89,7 @@ def fresh_number() -> int:
 
 def kinds_of(error: str) -> tuple[str, ...]:
     """What pairs may differ in, that of a failure of `reuse` with this class of error first."""
-    if error in ("stream", "together"):
+    if error in ("stream", "together", "forward-between", "another-do"):
         return ()
     if error == "graph":  # whose replay has the settings of its capture
         return ("values", "lengths")
