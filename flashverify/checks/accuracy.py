@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.both_modes import END_TO_END, STRICT, compared_gradients
@@ -127,7 +127,9 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
 
     problem, outputs = execution.problem, execution.outputs
     if problem.q.is_cuda and work(problem.case) <= _CPU_WORK:
-        problem, outputs = on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
+        given: tuple[Any, ...] = (problem, *outputs.values())
+        problem, *moved = on_cpu(given)
+        outputs = dict(zip(outputs, moved, strict=True))
     inputs, tidy = inputs_of(problem)
     truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
     undefined, pinned = undefined_elements(problem, contract), pinned_elements(truth, problem, contract)
