@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
 from flashverify.checks.both_modes import END_TO_END, STRICT, compared_gradients
@@ -19,7 +19,7 @@ from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.comparing import compares
 from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.passes.known import Known
-from flashverify.judge.compare import Comparison, compare_output, plainly_right
+from flashverify.judge.together import Question, compare_outputs
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output
 from flashverify.truth import Truth, inputs_of
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
+    from flashverify.checks.both_modes import Asked
     from flashverify.checks.passes.execution import Execution
+    from flashverify.judge.compare import Comparison
     from flashverify.judge.verdict import Sampled
     from flashverify.numerics import Form, OutputBound
     from flashverify.subjects.interface import Contract, Subject
@@ -125,27 +127,25 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
 
     problem, outputs = execution.problem, execution.outputs
     if problem.q.is_cuda and work(problem.case) <= _CPU_WORK:
-        problem, outputs = on_cpu(problem), {name: tensor.cpu() for name, tensor in outputs.items()}
+        given: tuple[Any, ...] = (problem, *outputs.values())
+        problem, *moved = on_cpu(given)
+        outputs = dict(zip(outputs, moved, strict=True))
     inputs, tidy = inputs_of(problem)
     truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
     undefined, pinned = undefined_elements(problem, contract), pinned_elements(truth, problem, contract)
     warnings = []
 
-    def judge(
+    def question(
         name: str, mode: str, value: torch.Tensor, bound: OutputBound, lost: torch.Tensor | None = None
-    ) -> Comparison:
+    ) -> Question:
         mask, fixed = pinned.get(name, (None, 0.0))
         if mask is not None and name in ("delta", "dq"):  # of a row without keys whose dP overflows nothing is asked
             mask = mask & ~bound.exempt
-        if not statistics:
-            right = plainly_right(name, outputs[name], value, bound, mode=mode, pinned=mask, pinned_value=fixed)
-            if right is not None:
-                return right
-        return compare_output(
-            name,
-            outputs[name],
-            value,
-            bound,
+        return Question(
+            output=name,
+            got=outputs[name],
+            expected=value,
+            bound=bound,
             mode=mode,
             taint=united(taint.get(name), lost),
             pinned=mask,
@@ -154,10 +154,15 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
             exact=(lambda: truth.exact(name)) if mode == STRICT else None,
         )
 
-    comparisons = [
-        judge(name, END_TO_END, value, bound) for name, (value, bound) in truth.forward().items() if name in outputs
-    ]
-    comparisons += [judge("o", STRICT, *pair) for pair in truth.strict().values() if "o" in outputs]
+    def judge(asked: list[Asked]) -> list[Comparison]:
+        questions = [question(*each) for each in asked]
+        if statistics:
+            return compare_outputs(questions)
+        return [each.answer_if_wrong() for each in questions]
+
+    of_forward: list[Asked] = [(n, END_TO_END, *pair, None) for n, pair in truth.forward().items() if n in outputs]
+    of_forward += [("o", STRICT, *pair, None) for pair in truth.strict().values() if "o" in outputs]
+    comparisons = judge(of_forward)
     if inputs.do is not None:
         first: tuple[list[Comparison], list[Comparison]] | None = None
         for reading in truth.readings:

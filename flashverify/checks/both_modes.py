@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
     from flashverify.case.problem import Problem
     from flashverify.judge.compare import Comparison
+    from flashverify.numerics import OutputBound
     from flashverify.truth import Truth
+
+    Asked = tuple[str, str, torch.Tensor, OutputBound, torch.Tensor | None]
+    """An output, the mode, its exact values, their bound, and elements of which nothing is asked."""
 
 __all__ = ["CONDITIONAL", "END_TO_END", "STRICT", "compared_gradients", "finite_stored"]
 
@@ -21,7 +25,7 @@ END_TO_END, CONDITIONAL, STRICT = "end-to-end", "conditional", "strict"
 
 
 def compared_gradients(
-    truth: Truth, judge: Callable[..., Comparison], outputs: dict[str, torch.Tensor], problem: Problem, *,
+    truth: Truth, judge: Callable[[list[Asked]], list[Comparison]], outputs: dict[str, torch.Tensor], problem: Problem, *,
     conditional: bool, implied: bool,
 ) -> tuple[list[Comparison], list[Comparison]]:  # fmt: skip
     """Comparisons of the gradients under one reading of the form: end to end, and given O and the LSE where that is asked.
@@ -30,24 +34,26 @@ def compared_gradients(
     beside what the errors of a right O and LSE add (docs/bounds.md, sections 8 to 12).
     """
 
-    def end_to_end() -> list[Comparison]:
+    def end_to_end() -> list[Asked]:
         pairs = truth.backward().items()
-        return [judge(name, END_TO_END, value, bound) for name, (value, bound) in pairs if name in outputs]
+        return [(name, END_TO_END, value, bound, None) for name, (value, bound) in pairs if name in outputs]
 
     if "lse" not in outputs or not conditional:
-        return end_to_end(), []
+        return judge(end_to_end()), []
     whole = [] if implied else end_to_end()
     o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
     lost = {} if bad is None else rows_reach(bad, problem)
-    given = [
-        judge(name, mode, value, bound, lost.get(name))
+    asked = [
+        (name, mode, value, bound, lost.get(name))
         for mode, found in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
         for name, (value, bound) in found.items()
         if name in outputs
     ]
+    found = judge([*whole, *asked])
+    first, given = found[: len(whole)], found[len(whole) :]
     if implied and (bad is not None or not given or any(comparison.verdicts for comparison in given)):
-        whole = end_to_end()
-    return whole, given
+        first = judge(end_to_end())
+    return first, given
 
 
 def finite_stored(

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     import torch
 
-    from flashverify.judge.plain import Plain
+    from flashverify.judge.summary import Summary
     from flashverify.numerics.result import OutputBound
 
-__all__ = ["Comparison", "Part", "compare_output", "plainly_right"]
+__all__ = ["Comparison", "Part", "compare_output", "plainly_right", "statistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,8 @@ def compare_output(
     x = got.double()
     plain = plain_comparison(x, expected, bound, taint, undefined, pinned)
     if plain is not None:
-        return _right(output, mode, x.numel(), plain, part)
+        counted = (0, plain.uninformative, plain.telling)
+        return Comparison(statistics(output, mode, x.numel(), counted, plain.summary, plain.signed, part), ())
     free = bound.exempt
     for mask in (taint, undefined):
         free = free if mask is None else free | mask
@@ -144,19 +145,8 @@ def compare_output(
     bias, counts, (worst, index, median, p99) = measured(amount, [*masks, *classes.values()], ratio, judged)
     exempt, vague, summed, telling = counts[:4]
     failing = [name for name, count in zip(classes, counts[4:], strict=True) if count]
-    stats = OutputStats(
-        output=output,
-        mode=mode,
-        elements=x.numel(),
-        exempt=exempt,
-        uninformative=vague,
-        worst=to_hex(worst),
-        median=to_hex(median),
-        p99=to_hex(p99),
-        index=index if part is None else part.index(output, index),
-        signed=to_hex(bias / summed) if summed else "",
-        telling=telling,
-    )
+    counted, mean = (exempt, vague, telling), bias / summed if summed else None
+    stats = statistics(output, mode, x.numel(), counted, (worst, index, median, p99), mean, part)
     truth = None if exact is None or not failing else exact()
     return Comparison(
         stats,
@@ -164,22 +154,40 @@ def compare_output(
     )
 
 
-def _right(output: str, mode: str, elements: int, plain: Plain, part: Part | None) -> Comparison:
-    worst, index, median, p99 = plain.summary
-    stats = OutputStats(
+def statistics(
+    output: str,
+    mode: str,
+    elements: int,
+    counts: tuple[int, int, int],
+    summary: Summary,
+    signed: float | None,
+    part: Part | None = None,
+) -> OutputStats:
+    """The statistics of an output.
+
+    Args:
+        output: its name.
+        mode: of the comparison.
+        elements: of the output.
+        counts: elements that are exempt, whose bound says nothing, and that are larger than their bound.
+        summary: the worst ratio, its place, the median and the 99th percentile.
+        signed: mean of the errors relative to their bounds, with their signs; None of nothing.
+        part: which positions of the whole output these are; None is all of them.
+    """
+    (exempt, vague, telling), (worst, index, median, p99) = counts, summary
+    return OutputStats(
         output=output,
         mode=mode,
         elements=elements,
-        exempt=0,
-        uninformative=plain.uninformative,
+        exempt=exempt,
+        uninformative=vague,
         worst=to_hex(worst),
         median=to_hex(median),
         p99=to_hex(p99),
         index=index if part is None else part.index(output, index),
-        signed=to_hex(plain.signed),
-        telling=plain.telling,
+        signed="" if signed is None else to_hex(signed),
+        telling=telling,
     )
-    return Comparison(stats, ())
 
 
 _ERRORS = {"pinned": "empty-row"}

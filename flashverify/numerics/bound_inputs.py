@@ -10,7 +10,7 @@ from flashverify.formats import DTYPES, FORMATS, format_of
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import Coefficients, coefficients
 from flashverify.numerics.features import Features, check_modifiers
-from flashverify.numerics.flushing import flushable_part
+from flashverify.numerics.flushing import flushable_part, flushable_parts
 from flashverify.numerics.form import Form
 from flashverify.numerics.prepare import chunk_of, visible_operands
 from flashverify.numerics.scaled import with_scales
@@ -239,7 +239,7 @@ class BoundInputs:
             rows,
             operands,
             magnitude=self.magnitude,
-            flushable=self.flushable,
+            flushable=lambda operands: flushable_parts(operands, self.dtype, self.form),
             scale=self.scale,
             softcap=softcap,
             biases=[self._pairs(x, rows) for x in self.biases],

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.formats import FORMATS
+from flashverify.numerics.known_absent import somewhere
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from flashverify.numerics.coefficients import Coefficients
     from flashverify.numerics.form import Form
 
-__all__ = ["CAST", "flushable_part", "flushed_operand", "flushed_products", "vanishing_products"]
+__all__ = ["CAST", "flushable_part", "flushable_parts", "flushed_operand", "flushed_products", "vanishing_products"]
 
 CAST = 1 + 2.0**-7
 """A weight or a dS is that much larger at most once it is cast to the input dtype."""
@@ -35,14 +38,24 @@ def flushable_part(x: Tensor, dtype: str, form: Form) -> Tensor | None:
         dtype: The dtype that the kernel was given, `"fp16"`, `"bf16"`, `"fp32"`; hardware keeps the subnormal numbers of fp16.
         form: The kernel's numerical form.
     """
+    return flushable_parts((x,), dtype, form)[0]
+
+
+def flushable_parts(operands: Sequence[Tensor], dtype: str, form: Form) -> list[Tensor | None]:
+    """What `flushable_part` says of each, with one wait for a GPU."""
     if FORMATS[dtype].subnormals:
-        return None
-    size = x.abs()
-    if not x.is_cuda and (x.numel() == 0 or size.amin().item() >= _W * _SPLIT):
-        return None
+        return [None] * len(operands)
     split = dtype == "fp32" and form.dot == "tf32x3"
-    part = torch.where(size < (_W * _SPLIT if split else _W), size.clamp(max=_W), 0.0)
-    return part if bool(part.any()) else None
+
+    def part(x: Tensor) -> Tensor | None:
+        size = x.abs()
+        if not x.is_cuda and (x.numel() == 0 or size.amin().item() >= _W * _SPLIT):
+            return None
+        return torch.where(size < (_W * _SPLIT if split else _W), size.clamp(max=_W), 0.0)
+
+    parts = [part(x) for x in operands]
+    answers = iter(somewhere([found for found in parts if found is not None]))
+    return [found if found is not None and next(answers) else None for found in parts]
 
 
 def vanishing_products(x: Tensor, factor: float) -> Tensor | None:

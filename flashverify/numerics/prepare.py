@@ -88,7 +88,7 @@ def chunk_of(
     x: Operands,
     *,
     magnitude: Callable[[Tensor], Tensor],
-    flushable: Callable[[Tensor], Tensor | None],
+    flushable: Callable[[Sequence[Tensor]], list[Tensor | None]],
     scale: float,
     softcap: float | None,
     biases: Sequence[Tensor],
@@ -102,7 +102,7 @@ def chunk_of(
         rows: The query rows.
         x: Their operands.
         magnitude: |x| as a matrix unit aligns it.
-        flushable: What of each element of an operand may be flushed, or None.
+        flushable: What of each element of each operand may be flushed, or None.
         scale: Softmax scale.
         softcap: The softcap, or None.
         biases: `[G, M, N]` each.
@@ -112,6 +112,7 @@ def chunk_of(
     """
     N, bad, hidden_v, parts = x.k.shape[1], x.bad, x.hidden_v, None
     aq, ak, av = magnitude(x.q), magnitude(x.k), magnitude(x.v)
+    small_q, small_k, small_v = flushable((x.q, x.k, x.v))
     top, low = _hull(x.v, x.seen)
     A = aq @ ak.mT
     S = (x.q @ x.k.mT).mul_(scale)
@@ -136,5 +137,5 @@ def chunk_of(
         seen=x.k.new_full((*x.k.shape[:2], 1), x.n.shape[1] > 0, dtype=torch.bool) if x.seen is None else x.seen,
         A=A, S=S, abs_s=S.abs(), m=m, bad=bad, bad_v=x.bad_v, top=top, low=low, hidden_v=hidden_v,
         parts=parts, sink=sink, kept=kept, factor=factor,
-        small_q=flushable(x.q), small_k=flushable(x.k), small_v=flushable(x.v),
+        small_q=small_q, small_k=small_k, small_v=small_v,
     )  # fmt: skip

@@ -10,11 +10,22 @@ from torch import Tensor
 
 def finite(x: Tensor) -> tuple[Tensor, Tensor | None]:
     """`x` as float64 with its non-finite values replaced by 0, and where they were (None if nowhere)."""
-    x = x.detach().to(torch.float64)
-    if math.isfinite(float(x.sum())):  # a sum that merely overflows takes the other branch, which is right too
-        return x, None
-    bad = ~torch.isfinite(x)
-    return x.masked_fill(bad, 0.0), bad
+    return all_finite(x)[0]
+
+
+def all_finite(*tensors: Tensor) -> list[tuple[Tensor, Tensor | None]]:
+    """What `finite` says of each, with one wait for a GPU."""
+    wide = [x.detach().to(torch.float64) for x in tensors]
+    sums = [x.sum() for x in wide]
+    known = torch.stack(sums).tolist() if wide[0].is_cuda else [float(total) for total in sums]
+    found: list[tuple[Tensor, Tensor | None]] = []
+    for x, total in zip(wide, known, strict=True):
+        if math.isfinite(total):  # a sum that merely overflows takes the other branch, which is right too
+            found.append((x, None))
+        else:
+            bad = ~torch.isfinite(x)
+            found.append((x.masked_fill(bad, 0.0), bad))
+    return found
 
 
 def check_tensor(name: str, x: object, shape: tuple[int, ...] | int, device: torch.device | None) -> None:

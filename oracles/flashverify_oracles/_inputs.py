@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from flashverify_oracles._checks import check_dropout, check_number, check_softcap, check_tensor, finite
+from flashverify_oracles._checks import all_finite, check_dropout, check_number, check_softcap, check_tensor, finite
 from flashverify_oracles._pairs import Pairs, PairSource, make_pairs
 
 # Scores held at once, over all heads: 32 MiB for each float64 temporary.
@@ -167,9 +167,9 @@ def make_inputs(q: Tensor, k: Tensor, v: Tensor, options: Options) -> CheckedInp
     if options.sink is not None:
         check_tensor("sink", options.sink, (Hq,), device)
         sink, bad_sink = finite(options.sink.expand(B, Hq).reshape(G, g, 1, 1))
-    q64, bad_q = finite(q.reshape(G, g, Sq, D))
-    k64, bad_k = finite(k.reshape(G, Sk, D))
-    v64, bad_v = finite(v.reshape(G, Sk, Dv))
+    (q64, bad_q), (k64, bad_k), (v64, bad_v) = all_finite(
+        q.reshape(G, g, Sq, D), k.reshape(G, Sk, D), v.reshape(G, Sk, Dv)
+    )
     return CheckedInputs(
         q=q64,
         k=k64,

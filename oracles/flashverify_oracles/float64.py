@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flashverify_oracles import _stream, _taint
 from flashverify_oracles._buckets import make_buckets
-from flashverify_oracles._checks import broadcasts, check_tensor, finite
+from flashverify_oracles._checks import all_finite, broadcasts, check_tensor
 from flashverify_oracles._inputs import Made, Options, make_inputs
 from flashverify_oracles._results import Backward, Forward
 
@@ -175,12 +175,13 @@ def backward(
         grid = problem.q.shape[:3]
         empty = (forward.lse == -math.inf).view(*grid, 1)
         lse = (forward.lse if given_lse is None else given_lse).to(torch.float64).reshape(*grid, 1)
-        do64, bad_do = finite(do.reshape(*grid, Dv))
-        o, bad_o = finite((forward.o if given_o is None else given_o).reshape(*grid, Dv))
+        given = [do.reshape(*grid, Dv), (forward.o if given_o is None else given_o).reshape(*grid, Dv)]
+        given += [] if dlse is None else [dlse.reshape(*grid, 1)]
+        (do64, bad_do), (o, bad_o), *of_dlse = all_finite(*given)
         delta = (do64 * o).sum(-1, keepdim=True).masked_fill_(empty, 0.0)
         offset, bad_dlse = -delta, None
-        if dlse is not None:
-            dlse64, bad_dlse = finite(dlse.reshape(*grid, 1))
+        if of_dlse:
+            dlse64, bad_dlse = of_dlse[0]
             offset += dlse64
         buckets = make_buckets(relative_buckets, bucket_count, problem)
         dq, dk, dv, dbias, drelative_bias = _stream.backward(problem, do64, lse, offset, wanted, buckets)

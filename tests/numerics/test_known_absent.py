@@ -21,7 +21,7 @@ from flashverify.numerics import (
     result,
 )
 from flashverify.numerics.flushing import flushable_part
-from flashverify.numerics.known_absent import below, nowhere, without
+from flashverify.numerics.known_absent import below, nowhere, somewhere, without
 from flashverify.numerics.logits import logit_error
 from flashverify.truth import Truth, inputs_of
 
@@ -50,6 +50,23 @@ def test_quick_questions() -> None:
     assert not below(x * math.nan, math.inf)
     assert not below(x / 0.0, math.inf)
     assert below(x[:0], -1.0)
+
+
+def test_several_tensors_are_asked_with_one_wait_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [torch.zeros(3), torch.tensor([0.0, 1e-300], dtype=torch.float64), torch.zeros(0), torch.tensor(math.nan)]
+    assert somewhere(tensors) == [False, True, False, True]
+    assert somewhere([]) == []
+    waits: list[int] = []
+    tolist = torch.Tensor.tolist
+
+    def waiting(self: torch.Tensor) -> object:
+        waits.append(1)
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    monkeypatch.setattr(torch.Tensor, "tolist", waiting)
+    assert somewhere(tensors) == [False, True, False, True]
+    assert waits == [1]
 
 
 def test_without() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flashverify_oracles import alibi, dropout_keep, forward
+from flashverify_oracles._checks import all_finite, finite
 from flashverify_oracles.dropout import philox4x32
 
 ONES = 0xFFFFFFFF
@@ -146,3 +147,27 @@ def test_bad_arguments_of_alibi_are_named() -> None:
         alibi(torch.tensor([1]), row, row)
     with pytest.raises(TypeError, match=r"key must be an integer tensor, got torch.float32"):
         alibi(torch.ones(1), row, row.float())
+
+
+def test_several_tensors_are_set_aside_with_one_wait_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [torch.ones(2, 3), torch.tensor([1.0, math.nan, math.inf]), torch.full((2,), 1e308, dtype=torch.float64)]
+    alone = [finite(x) for x in tensors]
+    waits: list[int] = []
+    tolist = torch.Tensor.tolist
+
+    def waiting(self: torch.Tensor) -> object:
+        waits.append(1)
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    monkeypatch.setattr(torch.Tensor, "tolist", waiting)
+    together = all_finite(*tensors)
+    monkeypatch.undo()
+
+    assert waits == [1]
+    for (x, bad), (expected, expected_bad) in zip(together, alone, strict=True):
+        assert torch.equal(x, expected)
+        assert (bad is None) == (expected_bad is None)
+        assert bad is None or torch.equal(bad, expected_bad)
+    assert sorted(set(together[1][0].tolist())) == [0.0, 1.0]
+    assert together[0][1] is None

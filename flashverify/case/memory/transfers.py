@@ -1,4 +1,4 @@
-"""Few and short waits for a GPU: several questions in one answer, and copies to it that nobody waits for."""
+"""Few and short waits for a GPU: several questions in one answer, several tensors in one copy, and copies to it that nobody waits for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["any_of", "to_device"]
+__all__ = ["any_of", "to_device", "to_host"]
 
 
 def any_of(masks: Sequence[torch.Tensor]) -> list[bool]:
@@ -71,3 +71,23 @@ def to_device(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
     if torch.device(device).type != "cuda" or not _has_gpu() or tensor.nbytes > _LOCKED:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What `cpu()` gives of each, strides included; those of a GPU come in one copy, of which each is a part.
+
+    Args:
+        tensors: of any shapes and dtypes.
+    """
+    import torch
+
+    there = [place for place, tensor in enumerate(tensors) if tensor.is_cuda and tensor.numel()]
+    if len(there) < 2 or len({tensors[place].device for place in there}) > 1:
+        return [tensor.cpu() for tensor in tensors]
+    found = [tensor if place in there else tensor.cpu() for place, tensor in enumerate(tensors)]
+    there.sort(key=lambda place: -tensors[place].element_size())  # each begins at a multiple of its size
+    dense = {place: x if (x := tensors[place].detach()).is_contiguous() else x.clone() for place in there}
+    every = torch.cat([x.as_strided((x.numel(),), (1,)).view(torch.uint8) for x in dense.values()]).cpu()
+    for part, (place, x) in zip(torch.split(every, [x.nbytes for x in dense.values()]), dense.items(), strict=True):
+        found[place] = part.view(x.dtype).as_strided(x.shape, x.stride(), part.storage_offset() // x.element_size())
+    return found
