@@ -13,6 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, stock, tl
+from flashverify.interpreter.keys import hold
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.signature import Signature
@@ -163,6 +164,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
+        hold(launch.arguments.values())
         if session.watched.changed():
             session.forget_tapes()
         try:
@@ -190,6 +192,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             raise
         finally:
             b.__class__, b.journal = session.plain_class, None
+            hold(())
         return programs[:0]
 
     def _attempt(self, launch: Launch, programs: Any) -> None:
