@@ -42,10 +42,10 @@ def test_a_second_belongs_to_the_innermost_part(clock):
 def test_what_raises_is_counted_and_left(clock):
     def fail():
         clock.spend(3)
-        raise ValueError
+        raise ValueError("unfit")
 
     def judge():
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="unfit"):
             clock.within("truth", fail)()
         clock.spend(5)
 
