@@ -1,9 +1,14 @@
 """Cases per second on the committed list of 200 cases, with every check of a fuzzed case.
 
     python benchmarks/throughput.py [--subject bundled] [--workers 2] [--rounds 2] [--stock] [--json FILE]
+    python benchmarks/throughput.py --drawn 300 [--seed 3] [--subject bundled] [--json FILE]
 
 The list is judged once to warm up (on a GPU: to compile), then `--rounds` times; the median round counts. `--stock` judges the
 same list once more in plain Triton's interpreter, in the same run, for the ratio; its bf16 cases are unsupported there.
+
+`--drawn` judges cases that a search draws, in one process, and splits their processor time by the parts of the harness and by
+check (`time_parts.py`). As many cases go before uncounted. Other loads of the machine change these times too: of two states of the
+code those that were measured in turns can be compared.
 """
 
 from __future__ import annotations
@@ -24,19 +29,21 @@ _WORKER: dict[str, Any] = {}
 
 
 def open_worker(device: str, spec: str, stock: bool) -> None:
-    """Set a worker process up as the campaign does."""
+    """Set a worker process up as the campaign does; an empty `spec` loads no subject."""
     os.environ["OMP_NUM_THREADS"] = "1"
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
     import torch
 
     from flashverify.campaign.toolkit import bundled
+    from flashverify.campaign.worker.collector import settle_collector
 
     torch.set_num_threads(1)
     stack = ExitStack()
     if not stock:
         stack.enter_context(bundled.open(device, plain=False))
-    _WORKER.update(stack=stack, toolkit=bundled, subject=bundled.load(spec))
+    _WORKER.update(stack=stack, toolkit=bundled, subject=bundled.load(spec) if spec else None)
+    settle_collector()
 
 
 def judge(text: str) -> tuple[bool, bool, float]:
@@ -73,17 +80,59 @@ def measure(device: str, options: argparse.Namespace, *, stock: bool, rounds: in
     }
 
 
+def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds of processor time that a drawn case takes, by part and by check."""
+    from time_parts import PARTS, drawn_time
+
+    open_worker(device, "", stock=False)
+    with _WORKER["stack"]:
+        clock, checks = drawn_time(_WORKER["toolkit"], options.subject, device, options.drawn, options.seed)
+    judged = clock.calls["checks"]
+    parts = {part: 1e3 * clock.seconds[part] / judged for part in PARTS}
+    return {
+        "judged": judged,
+        "cases_per_processor_second": 1e3 / sum(parts.values()),
+        "ms_by_part": parts,
+        "ms_by_check": {name: 1e3 * spent / judged for name, spent in checks.seconds.most_common()},
+        "passes": clock.calls["host"] / judged,
+        "launches": clock.calls["kernels"] / judged,
+    }
+
+
+def print_drawn(row: dict[str, Any]) -> None:
+    """The split as two tables."""
+    from time_parts import PARTS
+
+    print(
+        f"{row['judged']} drawn cases: {row['cases_per_processor_second']:.1f} a second of processor time, "
+        f"{row['passes']:.1f} passes and {row['launches']:.1f} launches a case"
+    )
+    for part, spent in row["ms_by_part"].items():
+        print(f"  {spent:8.2f} ms  {part}: {PARTS[part]}")
+    print("of which, with their passes:")
+    for name, spent in row["ms_by_check"].items():
+        print(f"  {spent:8.2f} ms  {name}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subject", default="bundled")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--stock", action="store_true")
+    parser.add_argument("--drawn", type=int, default=0, help="judge so many drawn cases, and split their time")
+    parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     from flashverify.subjects import has_gpu
 
     device = "cuda" if has_gpu() else "cpu"
+    if options.drawn:
+        row = measure_drawn(device, options)
+        print_drawn(row)
+        if options.json:
+            options.json.write_text(json.dumps({"device": device} | row, indent=1) + "\n", encoding="utf-8")
+        return 0
     rows = {"flashverify": measure(device, options, stock=False, rounds=options.rounds)}
     if options.stock and device == "cpu":
         rows["stock"] = measure(device, options, stock=True, rounds=1)

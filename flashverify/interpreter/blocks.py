@@ -26,7 +26,13 @@ def plain(value: Any) -> Any:
 
 def tensors(values: Any) -> list[Any]:
     """Integers, constants and scalar tensors as int64 tensors."""
-    return [stock.interpreter_semantic.to_tensor(plain(value)).to(tl.int64) for value in values]
+    return [_wide(plain(value)) for value in values]
+
+
+def _wide(value: Any) -> Any:
+    if value.__class__ is tl.core.tensor and value.dtype is tl.int64:
+        return value
+    return stock.interpreter_semantic.to_tensor(value).to(tl.int64)
 
 
 def _along(index: Any, axis: int, rank: int) -> Any:
@@ -120,16 +126,29 @@ class Descriptor(_DescriptorBase):  # type: ignore[misc]
         base: pointer to the first element.
         shape: of the tensor, int64 tensors.
         strides: elements, likewise.
+        tensors: all that it holds: the base, the shape, the strides.
+        constants: what else decides which operations an access makes.
     """
 
     def __init__(self, base: Any, shape: Any, strides: Any, block_shape: Any, padding: Any = "zero") -> None:
-        self.base, self.handle = base, None
-        self._block = Block(base, shape, strides, block_shape)
-        self.shape, self.strides = tl.core.tuple(self._block.sizes), tl.core.tuple(self._block.steps)
-        element = base.dtype.element_ty
-        self.type = tl.core.tensor_descriptor_base_type(tl.core.block_type(element, self._block.extents))
+        self._hold(Block(base, shape, strides, block_shape), padding)
+        _require_aligned(base, self._block.steps, max(1, base.dtype.element_ty.primitive_bitwidth // 8))
+
+    def _hold(self, block: Block, padding: Any) -> None:
+        element = block.base.dtype.element_ty
+        self.base, self.handle, self._block, self._padding = block.base, None, block, padding
+        self.shape, self.strides = tl.core.tuple(block.sizes), tl.core.tuple(block.steps)
+        self.type = tl.core.tensor_descriptor_base_type(tl.core.block_type(element, block.extents))
         self._other = filled(padding, element)
-        _require_aligned(base, self._block.steps, max(1, element.primitive_bitwidth // 8))
+        self.tensors = [block.base, *block.sizes, *block.steps]
+        self.constants = (plain(padding), *block.extents)
+
+    def over(self, tensors: list[Any]) -> Descriptor:
+        """The same descriptor with other tensors of the same types in place of `tensors`."""
+        made, rank = object.__new__(Descriptor), len(self._block.extents)
+        base, sizes, steps = tensors[0], tensors[1 : 1 + rank], tensors[1 + rank :]
+        made._hold(Block(base, sizes, steps, self._block.extents), self._padding)
+        return made
 
     def _at(self, offsets: Any) -> tuple[Any, Any]:
         return self._block.addresses(tensors(offsets), set(range(len(self._block.extents))))

@@ -1,7 +1,8 @@
 """Calls that are recorded once and replayed: of Triton's language, and of the device functions of kernels.
 
 Which operations a call makes depends on the types of its tensors and on its constants alone, unless it decides by the value
-of a tensor: such a call is never replayed. Only programs in lockstep are; one at a time they run as Triton has it.
+of a tensor. Where that is a scalar that it is given, it is replayed for the same value; any other such call never is. Only programs
+in lockstep are; one at a time they run as Triton has it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from flashverify.interpreter.blocks import Descriptor
+from flashverify.interpreter.decided import Decided
 from flashverify.interpreter.hooks import builder, handle, stock, tl
 from flashverify.interpreter.keys import key_of, named_tuple
 from flashverify.interpreter.recording import Recorder, Recording, unobserved
@@ -29,7 +32,8 @@ program_id num_programs arange full cat join split trans permute reshape view ex
 store where add sub mul minimum maximum clamp abs exp exp2 log log2 sqrt sqrt_rn rsqrt sin cos erf floor ceil fma fdiv div_rn
 umulhi gather multiple_of max_contiguous max_constancy
 """.split()  # noqa: SIM905
-_ROOM = 1 << 12
+_ROOM = 1 << 15
+"""Calls that are known: those that a search meets over and over are some 6,000, of about 20 kB each."""
 _recorders: dict[type, type] = {}
 
 
@@ -87,6 +91,8 @@ def _copies(values: Any, inputs: list[Any], own: list[Any]) -> Any:
         return values.__class__(*(_copies(x, inputs, own) for x in values))
     if values.__class__ is tl.core.tuple:
         return tl.core.tuple([_copies(x, inputs, own) for x in values.values], values.type)
+    if values.__class__ is Descriptor:
+        return values.over([_copies(x, inputs, own) for x in values.tensors])
     return values
 
 
@@ -118,10 +124,28 @@ def _record(b: Any, key: Any, call: Any, args: Any, kwargs: dict[str, Any], *, p
     try:
         if recording.opaque:
             raise OpaqueError
-        tapes[key] = Tape(recording, result)
+        _keep(tapes, key, Tape(recording, result), tuple(sorted(recording.decided)), own)
     except OpaqueError:
         tapes[key] = None
     return _returned(result, inputs, own)
+
+
+def _keep(tapes: dict[Any, Any], key: Any, tape: Tape, decided: tuple[int, ...], inputs: list[Any]) -> None:
+    """Keep the tape of a call, by the values of the inputs that calls like it decide by.
+
+    Raises:
+        OpaqueError: they decide by too many values.
+    """
+    known = tapes.get(key)
+    if not decided and known is None:
+        tapes[key] = tape
+        return
+    known = tapes[key] = Decided(decided) if known is None else known.also(decided)
+    if not known.another():
+        raise OpaqueError
+    of_values = known.key(key, inputs)
+    if of_values is not None:
+        tapes[of_values] = tape
 
 
 def _returned(result: Any, inputs: list[Any], own: list[Any]) -> Any:
@@ -153,6 +177,9 @@ def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False)
         inputs: list[Any] = []
         key = key_of(number, args, kwargs, inputs)
         tape = tapes.get(key, _UNKNOWN) if key is not None else None
+        if tape.__class__ is Decided:
+            of_values = tape.key(key, inputs)
+            tape = None if of_values is None else tapes.get(of_values, _UNKNOWN)
         if tape is None:
             return original(*args, **kwargs)
         if tape is _UNKNOWN:

@@ -13,7 +13,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle, stock, tl
-from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, field_name, fields_of
+from flashverify.interpreter.keys import hold
+from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, leaves
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.signature import Signature
 from flashverify.interpreter.spellings import advised
@@ -35,6 +36,8 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     session: ClassVar[Session]
     _signatures: ClassVar[dict[Any, Signature]]
     _pointers: ClassVar[dict[Any, Any]]
+    _leaves: list[tuple[str, Any]]
+    _tensors: list[tuple[str, torch.Tensor, Any]]
 
     def __init__(self, fn: Any, arg_names: Any, grid: Any, pre_run_hooks: Any = ()) -> None:
         self.fn, self.arg_names, self.grid, self.pre_run_hooks = fn, arg_names, grid, pre_run_hooks
@@ -60,28 +63,37 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             hook(*args_host, **kwargs_host)
         with self.session.lock, np.errstate(all="ignore"):
             raw = self.signature.bound(self.fn, args_host, kwargs_host)
+            self._leaves, self._tensors = [], []
             arguments = {name: self._argument(name, value) for name, value in raw.items()}
             grid = self.grid(arguments) if callable(self.grid) else self.grid
             if len(grid) > 3:
                 raise ValueError(f"grid: at most 3 dimensions, got {grid}")
             extent = (*(int(n) for n in grid), 1, 1)[:3]
-            launch = Launch(self.fn.__name__, self.fn.__code__.co_filename, raw, arguments, extent)  # type: ignore[arg-type]
+            known = (tuple(self._leaves), tuple(self._tensors))
+            launch = Launch(self.fn.__name__, self.fn.__code__.co_filename, raw, arguments, extent, *known)  # type: ignore[arg-type]
             self._run(launch)
         if elsewhere:
             self._restore_args_dev(args, args_host, kwargs, kwargs_host)
 
     def _argument(self, name: str, value: Any) -> Any:
-        """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float."""
-        if name in self.constexprs or value is None:
+        """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float. Its leaves are noted."""
+        if name in self.constexprs:
+            self._leaves += leaves({name: value})
             return value
         if isinstance(value, tuple):
-            made = [self._argument(field_name(name, field), x) for field, x in fields_of(value)]
+            made = [self._argument(*field) for field in zip(self.signature.fields_of(name, value), value, strict=True)]
             return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
+        if not isinstance(value, TensorDescriptor):
+            self._leaves.append((name, value))
+        if value is None:
+            return value
         if isinstance(value, torch.Tensor):
             kind = self._pointers.get(value.dtype)
             if kind is None:
                 kind = self._pointers[value.dtype] = tl.str_to_ty(mangle_type(value), None)
-            return tl.tensor(handle(np.array([value.data_ptr()], np.uint64), kind), kind)
+            pointer = handle(np.array([value.data_ptr()], np.uint64), kind)
+            self._tensors.append((name, value, pointer))
+            return tl.tensor(pointer, kind)
         if isinstance(value, TensorDescriptor):
             base = self._argument(name, value.base)
             return Descriptor(base, value.shape, value.strides, value.block_shape, value.padding)
@@ -163,6 +175,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
+        hold(launch.arguments.values())
         if session.watched.changed():
             session.forget_tapes()
         try:
@@ -190,6 +203,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             raise
         finally:
             b.__class__, b.journal = session.plain_class, None
+            hold(())
         return programs[:0]
 
     def _attempt(self, launch: Launch, programs: Any) -> None:
@@ -215,7 +229,7 @@ def _on_gpu(x: Any) -> bool:
 
 def _key(fn: Any, launch: Launch) -> tuple[Any, ...]:
     """What tells launches apart that are likely to part ways in the same places: everything but the data."""
-    values = ((x.__class__, x) if x.__class__ in _NUMBERS else _form_of(x) for _, x in launch.raw_leaves)
+    values = ((x.__class__, x) if x.__class__ in _NUMBERS else _form_of(x) for _, x in launch.leaves)
     return (fn, launch.grid, *values)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.hooks import stock, tl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["key_of", "named_tuple", "token_of"]
+__all__ = ["hold", "key_of", "named_tuple", "token_of"]
 
 _TENSOR, _CONSTEXPR, _TUPLE = tl.core.tensor, tl.core.constexpr, tl.core.tuple
 _EXACT = frozenset({int, bool, str, type(None)})
@@ -21,6 +24,12 @@ _TYPES = frozenset({tl.core.dtype, tl.core.block_type, tl.core.pointer_type})
 _FUNCTIONS = frozenset({FunctionType, getattr(stock, "InterpretedFunction", None)})
 
 _tokens: dict[Any, int] = {}
+_named: dict[type, bool] = {}
+_forms: dict[Any, int] = {}
+_numbers = itertools.count()
+_held: dict[int, tuple[Any, int, list[Any]]] = {}
+"""By identity, the tuples with names that a launch got, each with the number of its form and the tensors in it."""
+_FORMS = 1 << 14
 
 
 def _type_token(kind: Any) -> int:
@@ -56,23 +65,56 @@ class _NoInputs(list[Any]):
 _no_inputs = _NoInputs()
 
 
+def _form_of(value: Any, inputs: list[Any]) -> int:
+    """A number for what a tuple with names holds besides the elements of its tensors: the same for the same alone."""
+    found = _held.get(id(value))
+    if found is not None:
+        inputs += found[2]
+        return found[1]
+    parts: list[Any] = [value.__class__]
+    _append(parts, value, inputs)
+    key = tuple(parts)
+    number = _forms.get(key)
+    if number is None:
+        if len(_forms) >= _FORMS:
+            _forms.clear()
+        number = _forms[key] = next(_numbers)
+    return number
+
+
+def hold(values: Iterable[Any]) -> None:
+    """Know the forms of the tuples with names among the arguments of a launch, until told of others; they do not change meanwhile."""
+    _held.clear()
+    _hold(values)
+
+
+def _hold(values: Iterable[Any]) -> None:
+    for value in values:
+        if named_tuple(value.__class__):
+            _hold(value)
+            inputs: list[Any] = []
+            with contextlib.suppress(KeyError):
+                _held[id(value)] = (value, _form_of(value, inputs), inputs)
+
+
 def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
     for value in values:
         kind = value.__class__
         if kind is _TENSOR:
             inputs.append(value)
-            parts.append(token_of(value))
+            token = value.__dict__.get("token")
+            parts.append(token_of(value) if token is None else token)
         elif kind in _EXACT:
             parts += (kind, value)
-        elif kind is float and value == value:
-            parts += (kind, value.hex())
         elif kind is _CONSTEXPR:
-            parts.append(kind)
             held = value.value
             if held.__class__ in _EXACT:
-                parts += (held.__class__, held)
+                parts += (kind, held.__class__, held)
             else:
+                parts.append(kind)
                 _append(parts, (held,), _no_inputs)
+        elif kind is float and value == value:
+            parts += (kind, value.hex())
         elif kind in _TYPES:
             parts += (kind, _type_token(value))
         elif kind in _SEQUENCES:
@@ -89,16 +131,21 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
                 _append(parts, (value.start, value.stop, value.step), _no_inputs)
         elif kind in _FUNCTIONS:
             parts += (kind, value)
+        elif kind is Descriptor:
+            parts += (kind, value.constants)
+            _append(parts, value.tensors, inputs)
         elif named_tuple(kind):
-            parts += (kind, len(value))
-            _append(parts, value, inputs)
+            parts += (kind, _form_of(value, inputs))
         else:
             raise KeyError(value)
 
 
 def named_tuple(kind: type) -> bool:
     """Whether a class is of tuples with names."""
-    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+    found = _named.get(kind)
+    if found is None:
+        found = _named[kind] = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return found
 
 
 def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any]) -> Any:

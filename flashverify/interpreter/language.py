@@ -91,10 +91,15 @@ def _scan(source: Any, axis: Any, combine_fn: Any, reverse: Any = False, **_opti
     return stock.ScanOps(axis, combine_fn, backward).apply(source)
 
 
-def _decision(data: Any) -> Any:
-    """The one value of a scalar, agreed on by all programs."""
+def _decision(held: Any, data: Any) -> Any:
+    """The one value of a scalar, agreed on by all programs.
+
+    Args:
+        held: its handle.
+        data: what it holds, `[programs or 1]`.
+    """
     for recording in builder().recordings:
-        recording.opaque = True
+        recording.decide(held)
     if data.size > 1 and not (data == data[0]).all():
         raise Diverged(data)
     return data[0]
@@ -107,7 +112,7 @@ _PRESENT = [False]
 def _bool(tensor: Any) -> bool:
     if tensor.numel.value != 1 or _PRESENT[0]:
         return True  # Triton asks whether an optional tensor is there
-    return bool(_decision(tensor.handle.data.reshape(-1).astype(bool)))
+    return bool(_decision(tensor.handle, tensor.handle.data.reshape(-1).astype(bool)))
 
 
 def _building_loads(build: Any) -> Any:
@@ -126,7 +131,7 @@ def _building_loads(build: Any) -> Any:
 def _index(tensor: Any) -> int:
     if tensor.numel.value != 1:
         raise TypeError(f"only a scalar can be converted to an index, got shape {tensor.shape}")
-    return int(_decision(tensor.handle.data.reshape(-1)))
+    return int(_decision(tensor.handle, tensor.handle.data.reshape(-1)))
 
 
 def _transposed(tensor: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -62,6 +61,8 @@ class Launch:
         arguments: the same as the kernel gets them. The `handle.dtype` of a pointer among them may be replaced by a
             tagged copy: address arithmetic carries the object along, unchanged, down to `create_masked_load` and `_store`.
         grid: number of programs along each axis.
+        leaves: of `raw`, see `leaves`.
+        tensors: those among them, each with the handle that the kernel gets for it.
     """
 
     name: str
@@ -69,11 +70,8 @@ class Launch:
     raw: dict[str, Any]
     arguments: dict[str, Any]
     grid: tuple[int, int, int]
-
-    @cached_property
-    def raw_leaves(self) -> tuple[tuple[str, Any], ...]:
-        """The leaves of `raw`."""
-        return tuple(leaves(self.raw))
+    leaves: tuple[tuple[str, Any], ...]
+    tensors: tuple[tuple[str, Any, Any], ...]
 
 
 def leaves(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import sys
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from flashverify.interpreter.hooks import triton_root
-from flashverify.interpreter.layer import Layer, leaves
+from flashverify.interpreter.layer import Layer
 from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
+    import torch
+
     from flashverify.interpreter.layer import Launch
 
 __all__ = ["Argument", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
@@ -47,6 +49,12 @@ class Place:
         return f"{text} from {self.caller}" if self.caller else text
 
 
+@functools.lru_cache(1 << 10)
+def _place(found: tuple[str, int], here: tuple[str, int]) -> Place:
+    """The place of a line, and of the line of the kernel itself that leads to it."""
+    return Place(*found, "" if here == found else f"{os.path.basename(here[0])}:{here[1]}")
+
+
 def place(launch: Launch) -> Place:
     """Where the kernel is now; line 0 of its file where that cannot be told."""
     frame, found, name, filename = sys._getframe(1), Replayed.at, launch.name, launch.filename
@@ -61,7 +69,7 @@ def place(launch: Launch) -> Place:
                 found = (file, frame.f_lineno)
             if file == filename and code.co_name == name:
                 here = (file, frame.f_lineno)
-                return Place(*found, "" if here == found else f"{os.path.basename(file)}:{here[1]}")
+                return _place(found, here)
         frame = frame.f_back  # type: ignore[assignment]
     return Place(filename, 0)
 
@@ -136,7 +144,7 @@ class Argument:
     __slots__ = ("_words", "base", "extent", "name", "own", "shift", "size", "state", "tensor")
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
-        key = (tuple(tensor.shape), tensor.stride())
+        key = (tensor.shape, tensor.stride())
         layout = _layouts.get(key)
         if layout is None:
             layout = _Layout(*key)
@@ -216,10 +224,7 @@ class Tagged(Layer):
         """Tag the pointers."""
         if self.launch is not launch:  # once, however many mixins there are
             self.launch = launch
-            pairs = zip(launch.raw_leaves, leaves(launch.arguments), strict=True)
-            tensors = [
-                (Argument(name, x), given.handle) for (name, x), (_, given) in pairs if isinstance(x, torch.Tensor)
-            ]
+            tensors = [(Argument(name, x), pointer) for name, x, pointer in launch.tensors]
             self.tensors = tuple(argument for argument, _ in tensors)
             for argument, pointer in tensors:
                 tag = object.__new__(type(pointer.dtype))

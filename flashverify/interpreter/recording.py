@@ -6,6 +6,7 @@ import weakref
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flashverify.interpreter.decided import value_of
 from flashverify.interpreter.formats import simple_cast
 from flashverify.interpreter.hooks import InterpreterBuilder, TensorHandle, tl
 from flashverify.interpreter.layer import Layer
@@ -43,6 +44,7 @@ class Recording:
         shapes: of the tiles of the slots.
         opaque: whether it did something that cannot be repeated from the types and constants alone.
         elements: of the largest tile among those whose size is limited.
+        decided: numbers of the inputs by whose value it decided.
     """
 
     inputs: list[Any]
@@ -52,6 +54,7 @@ class Recording:
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     opaque: bool = False
     elements: int = 0
+    decided: set[int] = field(default_factory=set)
     _known: dict[int, Any] = field(default_factory=dict)
     _alive: list[Any] = field(default_factory=list)
 
@@ -122,6 +125,17 @@ class Recording:
         self.steps.append(step)
         self._alive += [*args, *kwargs.values()]
 
+    def decide(self, held: Any) -> None:
+        """Take in that the call decides by the value of a handle."""
+        self._decide(self._known.get(id(held)), held)
+
+    def _decide(self, source: Any, held: Any) -> None:
+        if not isinstance(source, Constant):
+            if isinstance(source, Slot) and source.number < len(self.inputs) and value_of(held) is not None:
+                self.decided.add(source.number)
+            else:
+                self.opaque = True
+
     def splice(self, inner: Recording, given: list[Any], made: list[tuple[Any, Any]]) -> None:
         """Take in the operations of a call that was replayed.
 
@@ -132,6 +146,8 @@ class Recording:
         """
         sources = [self._known.get(id(held)) for held in given]
         first, inputs = len(self.shapes), len(given)
+        for number in inner.decided:
+            self._decide(sources[number], given[number])
 
         def moved(source: Any) -> Any:
             if not isinstance(source, Slot):

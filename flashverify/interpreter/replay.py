@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from flashverify.interpreter.hooks import tl
-from flashverify.interpreter.keys import named_tuple
+from flashverify.interpreter.keys import named_tuple, token_of
 from flashverify.interpreter.tape_code import compiled
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Tape:
             source = self._recording.source(value.handle)
             if source is None:
                 raise OpaqueError
+            with contextlib.suppress(KeyError):
+                token_of(value)  # is remembered on the tensor, and so in the template
             template = {name: x for name, x in value.__dict__.items() if name != "handle"}
             return "tensor", source, template
         if value.__class__ is tuple:

@@ -9,7 +9,7 @@ from typing import Any
 from triton.runtime.jit import _normalize_ty
 
 from flashverify.interpreter.hooks import tl
-from flashverify.interpreter.layer import field_name
+from flashverify.interpreter.layer import field_name, fields_of
 
 __all__ = ["Signature"]
 
@@ -29,6 +29,7 @@ class Signature:
         constexprs: names of those that are constants.
         types: that scalars declare, by name.
         integers: arguments that were made, by name and value.
+        fields: names of what a tuple holds, by the name and the class of the tuple and how much it holds.
     """
 
     def __init__(self, fn: Any) -> None:
@@ -42,6 +43,15 @@ class Signature:
         for name, annotation in fn.__annotations__.items():
             self.types |= _declared_fields(name, _meant(annotation, fn.__globals__))
         self.integers: dict[tuple[str, int], Any] = {}
+        self.fields: dict[tuple[str, type, int], tuple[str, ...]] = {}
+
+    def fields_of(self, name: str, value: tuple[Any, ...]) -> tuple[str, ...]:
+        """The names of the leaves of a tuple that the parameter `name` gets, in order."""
+        key = (name, value.__class__, len(value))
+        found = self.fields.get(key)
+        if found is None:
+            found = self.fields[key] = tuple(field_name(name, field) for field, _ in fields_of(value))
+        return found
 
     def bound(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, in the order of the parameters; a wrong call raises what calling `fn` would."""

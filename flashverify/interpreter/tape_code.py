@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compiled", "new_tensor"]
 
+_TENSOR = tl.core.tensor
 _FILENAME = str(Path(__file__).with_name("tape"))
 _FOLDED = 1 << 12
 """Elements of a constant that is kept."""
@@ -35,9 +36,10 @@ _REMEMBERED = 1 << 13
 
 def new_tensor(template: dict[str, Any], held: Any) -> Any:
     """A tensor with the attributes of a template around a handle."""
-    made = object.__new__(tl.core.tensor)
-    made.__dict__.update(template)
-    made.handle = held
+    made = object.__new__(_TENSOR)
+    attributes = template.copy()
+    attributes["handle"] = held
+    made.__dict__ = attributes
     return made
 
 

@@ -22,6 +22,7 @@ from flashverify.campaign.protocol import (
     encode,
 )
 from flashverify.campaign.toolkit import load_toolkit
+from flashverify.campaign.worker.collector import settle_collector
 from flashverify.campaign.worker.guard import guard_process, open_channel, watch_group
 from flashverify.campaign.worker.session import Session, place_of
 from flashverify.errors import StoreError, UsageError
@@ -44,6 +45,7 @@ def main() -> int:
     try:
         toolkit = load_toolkit(config.toolkit)
         with toolkit.open(config.device, plain=config.plain, numerics=config.numerics):
+            settle_collector()
             session = Session(config, tasks, toolkit)
             with compiling_ahead(toolkit, config.ahead) as session.launched:
                 _serve(session, tasks)
