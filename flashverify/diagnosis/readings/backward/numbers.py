@@ -31,7 +31,6 @@ ZERO = Number("0", lambda _scene: 0.0)
 ONE = Number("1", lambda _scene: 1.0, 0.0)
 
 
-
 def _padded(dim: int) -> int:
     return max(16, 1 << (dim - 1).bit_length())
 

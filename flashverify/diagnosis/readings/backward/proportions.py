@@ -31,7 +31,14 @@ _CLEAR = 16.0
 _FEWEST = 3
 """Failing cases on which a proportion is read."""
 _MOST = 6
-_AXES = (("batch", "sequence"), ("head", "head"), ("row", "row"), ("key", "key"), ("bucket", "entry"), ("dim", "channel"))
+_AXES = (
+    ("batch", "sequence"),
+    ("head", "head"),
+    ("row", "row"),
+    ("key", "key"),
+    ("bucket", "entry"),
+    ("dim", "channel"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,7 +116,9 @@ def _ratios(scene: Scene, output: str, axis: str | None) -> tuple[Tensor, Tensor
     asked = asked if free is None else asked & ~free
     if not bool(torch.isfinite(got[asked]).all()):
         return None
-    where = [number for number, name in enumerate(output_spec(output).axes) if axis is not None and name.startswith(axis)]
+    where = [
+        number for number, name in enumerate(output_spec(output).axes) if axis is not None and name.startswith(axis)
+    ]
     others = [number for number in range(got.dim()) if number not in where]
     value, bound = (torch.where(asked, x, 0.0) for x in (right.value, right.total))
     known = asked & (value.abs() > _CLEAR * bound)

@@ -82,6 +82,9 @@ _QUANTITIES: tuple[tuple[str, _Of], ...] = (
     ("the LSE", _of_rows(lambda s: s.lse)),
     ("the largest logit of the row", _of_rows(lambda s: s.z.amax(-1))),
     ("the logarithm of the row sum", _of_rows(lambda s: s.lse - s.z.amax(-1))),
-    ("the logarithm of the number of keys that the row sees", _of_rows(lambda s: s.see.sum(-1).clamp(min=1).double().log())),
+    (
+        "the logarithm of the number of keys that the row sees",
+        _of_rows(lambda s: s.see.sum(-1).clamp(min=1).double().log()),
+    ),
     ("the weight of the sink", lambda _scene, s: None if s.sink_weight is None else s.sink_weight.unsqueeze(-1)),
 )

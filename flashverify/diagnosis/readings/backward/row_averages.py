@@ -40,7 +40,11 @@ def tiled_deltas(scene: Scene) -> Iterator[Option]:
     for size in _SIZES:
         if size < scene.case.seq_k:
             for up_to in (False, True):
-                which = f"the keys up to the end of the pair's tile of {size}" if up_to else f"the pair's tile of {size} keys"
+                which = (
+                    f"the keys up to the end of the pair's tile of {size}"
+                    if up_to
+                    else f"the pair's tile of {size} keys"
+                )
                 for dlse in (True, False) if scene.inputs.dlse is not None else (True,):
                     words = f"delta sums P dP over {which} alone{'' if dlse else ', and dLSE is missing'}"
                     yield Option(words, partial(_of_tile, size, up_to, dlse))

@@ -92,9 +92,7 @@ def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[
     for rules in covering_places(reading.scene, reading.wrong, reading.asked, values):
         plain = [{}] if rules[0].by_value and not _by_sign(rules[0]) else tried
         for formula in _cheapest(reading, plain, rules[0], left):
-            places = (
-                place for place in rules if not (formula.changed and place.by_value and not _by_sign(place))
-            )
+            places = (place for place in rules if not (formula.changed and place.by_value and not _by_sign(place)))
             yield from (replace(formula, place=place) for place in places)
 
 
