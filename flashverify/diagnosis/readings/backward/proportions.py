@@ -31,6 +31,8 @@ _CLEAR = 16.0
 _FEWEST = 3
 """Failing cases on which a proportion is read."""
 _MOST = 6
+_WHOLE = 0.02
+"""How far a number times a whole one may be from 1."""
 _AXES = (
     ("batch", "sequence"),
     ("head", "head"),
@@ -96,9 +98,28 @@ def proportional(trials: Trials, scene: Scene, output: str) -> str:
         values = torch.cat([each.flatten() for each in told])
         values = values[torch.isfinite(values)]
         name = _NAMES.get(output, output)
+        if axis is None and (words := _pieces(trials, output, scenes, told)):
+            return f"{name} is {words} times what is declared"
         if axis is None:
             return f"{name} is what is declared times one number for the whole case, between {float(values.min()):.4g} and {float(values.max()):.4g}"
         return f"{name} is what is declared times a number of each {word}, between {float(values.min()):.4g} and {float(values.max()):.4g}"
+    return ""
+
+
+def _pieces(trials: Trials, output: str, scenes: list[Scene], told: list[Tensor]) -> str:
+    """`1 / the number of tiles of 40 rows`, where the numbers are 1 over whole ones that sizes of one tile give; empty where not."""
+    counts = [round(1 / abs(float(each.flatten()[0]))) if float(each.flatten()[0]) else 0 for each in told]
+    near = all(n > 1 and abs(float(each.flatten()[0]) * n - 1) < _WHOLE for n, each in zip(counts, told, strict=True))
+    if not near:
+        return ""
+    right = [each for each in trials.scenes.values() if output in each.right and output not in each.failures]
+    known = [*zip(scenes, counts, strict=True), *((each, 1) for each in right)]
+    for axis, size_of in (("rows", lambda case: case.seq_q), ("keys", lambda case: case.seq_k)):
+        fits = [t for t in range(4, 513) if all(max(1, -(-size_of(each.case) // t)) == n for each, n in known)]
+        if fits:
+            usual = [t for t in fits if t & (t - 1) == 0] or [t for t in fits if t % 10 == 0 or t % 16 == 0] or fits
+            about = "about " if len(fits) > 1 else ""
+            return f"1 / the number of tiles of {about}{usual[0]} {axis}"
     return ""
 
 
