@@ -135,7 +135,7 @@ def _lines(of: Callable[[Scene], Tensor]) -> _Rule:
     def rule(scene: Scene, output: str, shape: torch.Size) -> Tensor:
         found = of(scene)
         if found.shape[1] > 1 and "head_kv" in output_spec(output).axes:
-            found = found.unflatten(1, (-1, scene.group)).all(2)
+            found = found.reshape(found.shape[0], -1, scene.group, found.shape[2]).all(2)
         return found.unsqueeze(-1) if len(shape) == 4 else found
 
     return rule
@@ -150,7 +150,8 @@ def _unseen(scene: Scene) -> Tensor:
     inside = (scene.at.key < scene.at.key_limit)[:, None]
     if see is None:
         return ~inside if scene.case.seq_q else torch.ones_like(inside)
-    return ~see.expand(*scene.case.shape_q[:3], scene.case.seq_k).any(2)
+    seen: Tensor = see.expand(*scene.case.shape_q[:3], scene.case.seq_k).any(2)
+    return ~seen
 
 
 def _rows_of_keys(scene: Scene) -> Tensor:
