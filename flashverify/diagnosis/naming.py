@@ -232,6 +232,7 @@ def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Conditi
         answer = record.answers[-1]
         return None if answer is Answer.SILENT else answer is not Answer.RIGHT
 
+    _with_the_other_dlse(trials, scene)
     dependence = Dependence(trials, label, share)
     try:
         dependence.learn(scene.case, variants(trials.subject, scene.case))
@@ -244,3 +245,12 @@ def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Conditi
         " as the conditions predict"
     )
     return Named([claim], (*places, *dependence.rule.conditions), evidence, record.count(Answer.CLEAR))
+
+
+def _with_the_other_dlse(trials: Trials, scene: Scene) -> None:
+    """Runs the case with a gradient through the LSE, or without: many gradients that are wrong with it look alike without."""
+    case = scene.case
+    if case.grad.backward and trials.left():
+        other = replace(case, grad=replace(case.grad, dlse=not case.grad.dlse))
+        if trials.subject.supports.refusal(other) is None:
+            trials.scene(other)

@@ -150,8 +150,8 @@ def _unseen(scene: Scene) -> Tensor:
     inside = (scene.at.key < scene.at.key_limit)[:, None]
     if see is None:
         return ~inside if scene.case.seq_q else torch.ones_like(inside)
-    unseen: Tensor = ~see.expand(*scene.case.shape_q[:3], scene.case.seq_k).any(2)
-    return unseen
+    seen: Tensor = see.expand(*scene.case.shape_q[:3], scene.case.seq_k).any(2)
+    return ~seen
 
 
 def _rows_of_keys(scene: Scene) -> Tensor:

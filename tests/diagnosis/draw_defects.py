@@ -55,7 +55,26 @@ class RowsOfTheBuffer(packed()):
         ).double()
 
 
+def reshaped(self, problem, keep):
+    """The draws of a tile of 16 rows and 32 keys, read as they lie in memory for 32 keys and 16 rows."""
+    rows, keys = (-(-size // 32) * 32 for size in (problem.case.seq_q, problem.case.seq_k))
+    batch = problem.case.batch
+    whole = dropout_keep(
+        seed=problem.dropout_seed,
+        offset=problem.dropout_offset,
+        p=problem.case.dropout,
+        heads=problem.case.heads_q,
+        sequence=torch.arange(batch)[:, None].expand(batch, rows),
+        row=torch.arange(rows).expand(batch, rows),
+        key=torch.arange(keys).expand(batch, keys),
+    )
+    tiles = whole.unflatten(2, (-1, 16)).unflatten(4, (-1, 32)).transpose(3, 4)
+    read = tiles.flatten(4).unflatten(4, (32, 16)).mT.transpose(3, 4).flatten(2, 3).flatten(3, 4)
+    return read[:, :, : problem.case.seq_q, : problem.case.seq_k].double()
+
+
 DEFECTS = [
+    ("dropout-draws-of-another-pair", SQUARE + "dropout=0.5", {"kept": reshaped}),
     (
         "dropout-counted-in-tiles",
         SQUARE + "dropout=0.5",

@@ -93,7 +93,7 @@ PLANTED = {
     "a mean over the batch": (
         CASE + "sink=yes batch=2",
         {"at_end": assign(dsink=lambda s: s.dsink / s.problem.case.batch)},
-        ("dsink: it is 1 / the number of sequences times what is declared",),
+        ("dsink is the mean over the sequences, not the sum",),
     ),
     "delta of other rows": (
         CASE,

@@ -41,6 +41,12 @@ def _dp_of_o(steps: Steps) -> Steps:
     return replace(steps, dp=dp, dp_size=(steps.o.abs() @ steps.v.abs().mT) * steps.kept)
 
 
+def _of_dp_alone(scene: Scene) -> Changes:
+    """Without a gradient through the LSE it is what lacks delta alone: of a kernel that subtracts both at once that may be either."""
+    if scene.inputs.dlse is not None or scene.form.stored_delta == "minus_dlse":
+        yield "", lambda s: replace(s, ds=s.p * s.dp)
+
+
 def _exchanged(scene: Scene) -> Changes:
     """Operands with as many channels in each other's place."""
     if scene.case.dim_qk == scene.case.dim_v:
@@ -151,10 +157,8 @@ SOFTMAX_GRADIENT = (
     ),
     Semantics(
         name="ds-is-dp",
-        sentence="dQ or dK is made of P dP without delta and without the gradient through the LSE",
-        build=by_steps(
-            lambda scene: [("", lambda s: replace(s, ds=s.p * s.dp))] if scene.inputs.dlse is not None else []
-        ),
+        sentence="the gradient of a logit is P dP: it lacks delta and the gradient through the LSE",
+        build=by_steps(_of_dp_alone),
         outputs=OF_DS,
     ),
     Semantics(

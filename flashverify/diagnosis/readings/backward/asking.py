@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.backward.probe import Effect
     from flashverify.diagnosis.trials import Trials
+    from flashverify.subjects.interface import Subject
 
 __all__ = ["PAIRS", "effects"]
 
@@ -69,7 +71,14 @@ def _cases(trials: Trials, scene: Scene) -> list[Case]:
     long = [each for other in _longer(case) for each in islice(asked_cases(subject, other), 1)]
     # another head dim of a case tells less than another case
     narrow = [each[1] for each in every if len(each) > 1]
+    usual[:1] = [_with_dlse(subject, each) for each in usual[:1]]
     return list(dict.fromkeys((*usual[:_USUAL], *steep, *long, *own[:_OWN], *usual[_USUAL:], *narrow)))
+
+
+def _with_dlse(subject: Subject, case: Case) -> Case:
+    """The case with a gradient through the LSE, where the subject takes one: without it nothing is read of what stands in its place."""
+    other = replace(case, grad=replace(case.grad, dlse=True))
+    return other if subject.supports.refusal(other) is None else case
 
 
 def _longer(case: Case) -> Iterator[Case]:

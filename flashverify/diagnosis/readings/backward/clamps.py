@@ -105,8 +105,9 @@ def _steps(reading: Any) -> Iterator[tuple[_Read, Tensor]]:
             _Read("rows", "delta is", s.dp + s.dlse.unsqueeze(-1) - inner, delta, False, _of_delta),
             everywhere,
         )
-        dlse = s.dlse.unsqueeze(-1).expand(wide)
-        yield _Read("rows", "dLSE is", inner - s.dp + s.delta.unsqueeze(-1), dlse, False, _of_dlse), everywhere
+        if reading.scene.inputs.dlse is not None:
+            dlse = s.dlse.unsqueeze(-1).expand(wide)
+            yield _Read("rows", "dLSE is", inner - s.dp + s.delta.unsqueeze(-1), dlse, False, _of_dlse), everywhere
     told = told & (weights > 0)
     logs = weights.log()
     yield _Read("weights", "the weights of the backward are", weights, s.p, False, _of_weights), told

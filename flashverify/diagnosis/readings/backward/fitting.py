@@ -183,12 +183,15 @@ class Reading:
         else:
             parts = iter([numbers_near(number, e, self.scene)[:_NAMES] for number, e in read])
             chosen = list(product(*(next(parts) if there else [ONE] for there in given)))
+            if (
+                count > 1 and not given[2]
+            ):  # delta and dLSE are often one number, of which a case without dLSE shows the first
+                chosen += [(a, b, b) for a, b, c in chosen if b is not c]
         for numbers in chosen:
             exact = torch.tensor([each.of(self.scene) for each in numbers], dtype=torch.float64)
             if bool(self._near(exact, values, sizes, where).all()):
                 found = Formula(output=self.output, changed=changed, numbers=numbers, place=place)
-                nothing = all(each.words == "0" for each in numbers)
-                if found.cost and not (nothing and changed):
+                if found.cost and not _without_effect(found):
                     yield found
 
     def _solved(self, values: list[Tensor], sizes: list[Tensor], where: Tensor) -> _Fit | None:
@@ -208,6 +211,16 @@ class Reading:
         strongest = left.abs().amax(0).clamp(min=1e-300)
         spread = (inverse.diagonal().clamp(min=0) * scale**2).sqrt() * 8
         return _Fit(numbers, torch.maximum(spread, 1.0 / strongest).clamp(max=0.02) + 1e-6)
+
+
+def _without_effect(formula: Formula) -> bool:
+    """Whether a step that is exchanged stands with a coefficient of 0, so that it is none of what is said."""
+    gone = [each.words == "0" for each in formula.numbers]
+    if all(gone):
+        return bool(formula.changed)
+    if formula.output == "dv":
+        return False
+    return ("dp" in formula.changed and gone[0]) or ("rows" in formula.changed and gone[1] and gone[2])
 
 
 def _rounding(effect: Effect) -> tuple[float, float]:

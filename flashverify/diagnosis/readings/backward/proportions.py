@@ -31,6 +31,10 @@ _CLEAR = 16.0
 _FEWEST = 3
 """Failing cases on which a proportion is read."""
 _MOST = 6
+_TILE = (4, 513)
+"""Sizes of a tile, the last one excluded."""
+_WHOLE = 0.02
+"""How far a number times a whole one may be from 1."""
 _AXES = (
     ("batch", "sequence"),
     ("head", "head"),
@@ -83,7 +87,7 @@ def proportional(trials: Trials, scene: Scene, output: str) -> str:
     scenes = [each for each in trials.scenes.values() if output in each.failures]
     if len(scenes) < _FEWEST and trials.left():
         scenes = scenes_of(trials, scene, frozenset({output}))
-    scenes = [scene, *(each for each in scenes if each is not scene)][:_MOST]
+    scenes = _of_several_sizes(scene, scenes)[:_MOST]
     for axis, word in ((None, ""), *_AXES):
         if axis is not None and not _has(output, axis):
             continue
@@ -96,9 +100,42 @@ def proportional(trials: Trials, scene: Scene, output: str) -> str:
         values = torch.cat([each.flatten() for each in told])
         values = values[torch.isfinite(values)]
         name = _NAMES.get(output, output)
+        if axis is None and (words := _pieces(trials, output, scenes, told)):
+            return f"{name} is {words} times what is declared"
         if axis is None:
             return f"{name} is what is declared times one number for the whole case, between {float(values.min()):.4g} and {float(values.max()):.4g}"
         return f"{name} is what is declared times a number of each {word}, between {float(values.min()):.4g} and {float(values.max()):.4g}"
+    return ""
+
+
+def _told(scene: Scene, output: str) -> bool:
+    """Whether a right case would not be right with another number."""
+    if output not in scene.right:
+        return False
+    right = scene.right[output]
+    return bool((torch.isfinite(right.total) & (right.value.abs() > _CLEAR * right.total)).any())
+
+
+def _of_several_sizes(scene: Scene, found: list[Scene]) -> list[Scene]:
+    """The case itself and others, those of other sizes first."""
+    by_size = {(each.case.seq_q, each.case.seq_k): each for each in reversed(found)}
+    return list(dict.fromkeys([scene, *by_size.values(), *found]))
+
+
+def _pieces(trials: Trials, output: str, scenes: list[Scene], told: list[Tensor]) -> str:
+    """`1 / the number of tiles of 40 rows`, where the numbers are 1 over whole ones that sizes of one tile give; empty where not."""
+    counts = [round(1 / abs(float(each.flatten()[0]))) if float(each.flatten()[0]) else 0 for each in told]
+    near = all(n > 1 and abs(float(each.flatten()[0]) * n - 1) < _WHOLE for n, each in zip(counts, told, strict=True))
+    if not near:
+        return ""
+    right = [each for each in trials.scenes.values() if output not in each.failures and _told(each, output)]
+    known = [*zip(scenes, counts, strict=True), *((each, 1) for each in right)]
+    for axis in ("rows", "keys"):
+        sizes = [(each.case.seq_q if axis == "rows" else each.case.seq_k, n) for each, n in known]
+        fits = [t for t in range(*_TILE) if all(max(1, -(-size // t)) == n for size, n in sizes)]
+        if fits:
+            size = f"{fits[0]} to {fits[-1]}" if len(fits) > 1 else str(fits[0])
+            return f"1 / the number of tiles of {size} {axis}"
     return ""
 
 

@@ -76,7 +76,7 @@ def _heads(scene: Scene, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _group(scene: Scene, x: Tensor) -> tuple[Tensor, Tensor]:
-    split = x.reshape(x.shape[0], -1, scene.group, *x.shape[2:])
+    split = x.reshape(x.shape[0], -1, scene.group, x.shape[2])
     return split.sum(2, keepdim=True).expand(split.shape).flatten(1, 2), torch.tensor(float(scene.group))
 
 

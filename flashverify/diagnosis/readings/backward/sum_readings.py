@@ -12,6 +12,7 @@ from flashverify.diagnosis.backward_steps import steps_of
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.backward.distance_places import distances
 from flashverify.diagnosis.readings.backward.pair_places import Place, expanded, fixed_places
+from flashverify.diagnosis.readings.backward.row_runs import rows_in_runs
 from flashverify.diagnosis.readings.backward.sum_thresholds import rows_by_values
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def sum_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
         value = of(term, s)
         if output in _OF_ROWS:
             yield from _by_values(scene, output, term, (s, value, error, right.total))
+        if output == "dsink" and s.sink_weight is not None:
+            for place in rows_in_runs(scene, s.sink_weight * value, error, right.total):
+                yield SumFormula(output=output, term=term, factor=0, place=place)
         for place in (*fixed_places(scene), *(distances(scene) if output == "drelative_bias" else ())):
             if not left():
                 return

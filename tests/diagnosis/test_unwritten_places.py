@@ -1,0 +1,63 @@
+"""Which elements nobody writes is said by a rule that gives them on every case, and by none where none does."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.diagnose import diagnose
+from flashverify.judge.verdict import Status, Verdict
+from tests.diagnosis.stepwise import Stepwise
+
+CASE = "fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=8 dtype=fp32 "
+
+
+class Unwritten(Stepwise):
+    """Writes `output` where `where`, of the problem and its shape, says so."""
+
+    def __init__(self, output, where):
+        super().__init__()
+        self.cut, self.where = output, where
+
+    def backward(self, problem, forward):
+        found = super().backward(problem, forward)
+        whole = getattr(found, self.cut)
+        part = torch.empty(whole.shape, dtype=whole.dtype)
+        kept = self.where(problem, whole.shape).expand(whole.shape)
+        part[kept] = whole[kept]
+        return dataclasses.replace(found, **{self.cut: part})
+
+
+def _from_dv(problem, shape):
+    return torch.arange(shape[3]) < problem.v.shape[3]
+
+
+def _with_keys(problem, shape):
+    if problem.key_lengths is None:
+        return torch.full((1, 1, 1, 1), problem.k.shape[2] > 0)
+    return (problem.key_lengths > 0).view(-1, 1, 1, 1)
+
+
+def _before_the_last(_problem, shape):
+    return (torch.arange(shape[2]) < shape[2] - 1)[:, None]
+
+
+def _by_chance(_problem, shape):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(shape[2])) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "where", "words"),
+    [
+        ("dk", CASE, _from_dv, ": channels from Dv on."),
+        ("dq", CASE + "klen=0", _with_keys, ": rows of sequences without keys."),
+        ("dv", CASE, _before_the_last, ": the last key of the buffer."),
+        ("dv", CASE, _by_chance, "."),
+    ],
+)
+def test_what_is_not_written_is_said_by_its_rule(output, text, where, words):
+    verdict = Verdict("accuracy", Status.FAIL, output=output, error="bound")
+    found = diagnose(Unwritten(output, where), parse_case(text), verdict, seconds=60.0)
+    assert found.name == "not-written"
+    assert found.sentence == f"Elements of {output} are never written{words}"
