@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.subjects.interface import Contract
 from tests.diagnosis.planted import Plain
 from tests.diagnosis.test_diagnosis import named
 
@@ -47,10 +46,12 @@ class SlopesInTurn(Plain):
 
 
 class LastHeadOfTheGroup(Plain):
-    contract = Contract(lse_base="e")
+    def forward(self, problem):
+        self.kv_heads = problem.k.shape[1]
+        return super().forward(problem)
 
     def sinks(self, sink):
-        return sink.view(2, -1)[:, -1:].expand(2, sink.numel() // 2).flatten()
+        return sink.view(self.kv_heads, -1)[:, -1:].expand(-1, sink.numel() // self.kv_heads).flatten()
 
 
 class GradientOfO(Plain):
@@ -79,15 +80,32 @@ class LengthsByHead(Plain):
         return see & (torch.arange(see.shape[3]) < length.view(1, -1, 1, 1))
 
 
+class KvOfOtherPrograms(Plain):
+    """The heads of a sequence begin at b * Hq in the memory of K."""
+
+    def forward(self, problem):
+        batch, heads = problem.q.shape[:2]
+        kv_heads = problem.k.shape[1]
+        number = torch.arange(batch)[:, None] * heads + torch.arange(kv_heads)
+        k = problem.k.flatten(0, 1)[number % (batch * kv_heads)]
+        return super().forward(dataclasses.replace(problem, k=k))
+
+
 @pytest.mark.parametrize(
     ("subject", "case", "name", "place"),
     [
+        (
+            KvOfOtherPrograms,
+            FORWARD.replace("heads_kv=2", "heads_kv=3"),
+            "head-numbered-otherwise",
+            "(b * Hq + h // group, of k)",
+        ),
         (Queries, FORWARD, "queries-of-other-rows", HEAD_BY_HEAD),
         (SlopesInTurn, FORWARD + "alibi=yes", "slopes-of-other-rows", ROW_BY_ROW),
         (LastHeadOfTheGroup, FORWARD + "sink=yes", "sinks-of-other-heads", "the last head of its group"),
         (GradientOfO, CASE, "backward-do-of-other-rows", HEAD_BY_HEAD),
         (StoredLse, FORWARD, "lse-of-other-rows", HEAD_BY_HEAD),
-        (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "the head, modulo"),
+        (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "number of the head, modulo"),
     ],
 )
 def test_what_is_taken_from_another_row_is_named_with_its_place(subject, case, name, place):
