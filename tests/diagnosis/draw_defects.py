@@ -55,7 +55,26 @@ class RowsOfTheBuffer(packed()):
         ).double()
 
 
+def tiles_reshaped(self, problem, keep):
+    """Tiles of 16 rows and 32 keys, each reshaped to keys and rows."""
+    case = problem.case
+    rows, keys = -(-case.seq_q // 16) * 16, -(-case.seq_k // 32) * 32
+    whole = dropout_keep(
+        seed=problem.dropout_seed,
+        offset=problem.dropout_offset,
+        p=case.dropout,
+        heads=case.heads_q,
+        sequence=torch.arange(case.batch)[:, None].expand(-1, rows),
+        row=torch.arange(rows).expand(case.batch, -1),
+        key=torch.arange(keys).expand(case.batch, -1),
+    )
+    tiles = whole.unflatten(3, (-1, 32)).unflatten(2, (-1, 16)).transpose(3, 4)  # [B, H, tiles, tiles, 16, 32]
+    wrong = tiles.flatten(4).unflatten(4, (32, 16)).mT.transpose(3, 4).flatten(4).flatten(2, 3)
+    return wrong[:, :, : case.seq_q, : case.seq_k].double()
+
+
 DEFECTS = [
+    ("dropout-tile-reshaped", SQUARE + "dropout=0.5", {"kept": tiles_reshaped}),
     (
         "dropout-counted-in-tiles",
         SQUARE + "dropout=0.5",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.diagnosis.hypotheses.dropout import drawn
 from flashverify.diagnosis.hypothesis import TILES, Alternative, Semantics
+from flashverify.truth import kept_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAWS"]
 
+_FARTHEST = 128
+"""Times the rows and keys of a case up to which tiles are tried."""
 _QUAD = 4
 """Neighbouring keys that share one Philox."""
 
@@ -89,6 +93,40 @@ def _neighbours(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     yield drawn(scene, key=at.key // _QUAD * _QUAD), "every four keys alike"
 
 
+def _reshaped(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """The draws of a tile `[rows, keys]` that are read as `[keys, rows]` without being transposed, or the other way round; of all pairs too."""
+    case = scene.case
+    if case.mask.packed is not None:
+        return
+    for rows, keys in ((case.seq_q, case.seq_k), *product(TILES, TILES)):
+        whole = (rows, keys) == (case.seq_q, case.seq_k)
+        if rows > _FARTHEST * case.seq_q or keys > _FARTHEST * case.seq_k:
+            continue
+        table = _table(scene, -(-case.seq_q // rows) * rows, -(-case.seq_k // keys) * keys)
+        i, j = torch.arange(case.seq_q)[:, None], torch.arange(case.seq_k)
+        at_i, at_j = i % rows, j % keys
+        flat = at_j * rows + at_i
+        words = "of all rows and keys" if whole else "of a tile"  # whose size may follow the case
+        yield table[:, :, i - at_i + flat // keys, j - at_j + flat % keys], words
+
+
+def _table(scene: Scene, rows: int, keys: int) -> Tensor:
+    """The draws of more rows and keys than there are, `[B, Hq, rows, keys]`."""
+    batch, p = scene.case.batch, scene.problem
+    number = torch.arange(batch)[:, None]
+    found = kept_pairs(
+        seed=p.dropout_seed,
+        offset=p.dropout_offset,
+        p=scene.case.dropout,
+        heads=scene.case.heads_q,
+        sequence=number.expand(batch, rows),
+        row=torch.arange(rows).expand(batch, -1),
+        key=torch.arange(keys).expand(batch, -1),
+    )
+    kept: Tensor = found(slice(0, rows), slice(0, keys))
+    return kept
+
+
 def _streams(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     """The number of a head and sequence made in another way."""
     at, case = scene.at, scene.case
@@ -106,6 +144,11 @@ def _streams(scene: Scene) -> Iterator[tuple[Tensor, str]]:
 
 
 DRAWS = (
+    Semantics(
+        name="dropout-tile-reshaped",
+        sentence="the dropout draws are read in the order of keys and rows where they lie in that of rows and keys, without being transposed",
+        build=_kept(_reshaped),
+    ),
     Semantics(
         name="dropout-stream-of-first-head",
         sentence="every head gets the dropout draws of the first one",
