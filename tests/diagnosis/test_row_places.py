@@ -125,3 +125,26 @@ def test_a_place_that_is_the_same_on_no_case_is_not_named():
             return super().forward(dataclasses.replace(problem, q=q))
 
     assert named(Changing(), FORWARD).name != "queries-of-other-rows"
+
+
+class MirroredKeys(Plain):
+    def see(self, problem):
+        return super().see(dataclasses.replace(problem, key_lengths=problem.key_lengths.flip(0)))
+
+
+class MirroredQueries(Plain):
+    def see(self, problem):
+        return super().see(dataclasses.replace(problem, query_lengths=problem.query_lengths.flip(0)))
+
+
+@pytest.mark.parametrize(
+    ("subject", "lengths", "name"),
+    [
+        (MirroredKeys, "klen=3,6", "key-lengths-of-mirrored-sequence"),
+        (MirroredQueries, "qlen=2,5", "query-lengths-of-mirrored-sequence"),
+    ],
+)
+def test_of_two_sequences_the_other_one_is_told_from_the_next_one_by_three(subject, lengths, name):
+    found = named(subject(), FORWARD + lengths)
+
+    assert (found.name, found.also) == (name, ())

@@ -172,7 +172,15 @@ def _sizes(case: Case) -> tuple[int, ...]:
 def _telling(case: Case) -> float:
     """How much a case tells: many rows, keys, heads and sequences, plain values, and few pairs."""
     sequences = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
-    several = (sequences > 1, case.heads_kv > 1, case.heads_q > case.heads_kv, case.seq_q > 2, case.seq_k > 2)
+    several = (
+        sequences > 1,
+        sequences > 2,
+        case.heads_kv > 2,
+        case.heads_kv > 1,
+        case.heads_q > case.heads_kv,
+        case.seq_q > 2,
+        case.seq_k > 2,
+    )
     large = (case.seq_q > 16, case.seq_k > 16, case.seq_k > 64, case.seq_q > 64)
     plain = case.values.regime in PLAIN
     launches = -(-case.seq_k // case.dim_v)
