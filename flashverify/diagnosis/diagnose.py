@@ -168,7 +168,7 @@ def diagnose(
     watched = "" if read.tested else watched_always(trials)
     none = sentence_of(watched) if watched else _NONE
     said, form, evidence = (none, "", "") if precise is None else (precise.sentence, precise.form, "")
-    if read.sentences:
+    if read.sentences and not watched:
         in_effect = " ".join(f"{sentence}." for sentence in read.sentences)
         said = in_effect if read.tested else f"{said} {in_effect}"
         evidence = sentence_of(read.evidence)

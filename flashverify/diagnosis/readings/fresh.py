@@ -59,7 +59,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
                 found.append(each)
     found = found[:_FAILING]
     if failing:
-        large = [max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)]
+        large = [max(failing, key=of) for of in (_keys, _rows, _parts, _group, _others)]
         otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
         large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
         found += [each for each in dict.fromkeys(large) if each not in found]
@@ -145,6 +145,16 @@ def _keys(scene: Scene) -> int:
 
 def _rows(scene: Scene) -> int:
     return scene.case.seq_q
+
+
+def _group(scene: Scene) -> int:
+    """Query heads of a kv head."""
+    return scene.case.heads_q // scene.case.heads_kv
+
+
+def _others(scene: Scene) -> int:
+    """Sequences and kv heads, of each up to three, which tell the next one from the one before."""
+    return min(scene.case.batch, 3) + min(scene.case.heads_kv, 3)
 
 
 def _parts(scene: Scene) -> int:

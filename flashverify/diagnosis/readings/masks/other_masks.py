@@ -51,6 +51,9 @@ _HEADS: tuple[tuple[str, Place], ...] = (
     ("the first query head of the group", lambda h, n, s: h // s.group * s.group),
     ("query head h % group", lambda h, n, s: h % s.group),
     ("query head h modulo the number of kv heads", lambda h, n, s: h % s.case.heads_kv),
+    ("the first query head of its pair", lambda h, n, s: h // 2 * 2),
+    ("the other query head of its pair", lambda h, n, s: torch.where((h ^ 1) < n, h ^ 1, h)),
+    ("query head h // 2", lambda h, n, s: h // 2),
     ("the query head as far from the last one", lambda h, n, s: n - 1 - h),
     ("the last query head of the group", lambda h, n, s: h // s.group * s.group + s.group - 1),
 )
