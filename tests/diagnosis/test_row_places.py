@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from tests.diagnosis.planted import Plain
+from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
 
 CASE = "fv1 batch=2 heads_q=6 heads_kv=2 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
@@ -137,14 +137,22 @@ class MirroredQueries(Plain):
         return super().see(dataclasses.replace(problem, query_lengths=problem.query_lengths.flip(0)))
 
 
+class SequenceBefore(Plain):
+    def forward(self, problem):
+        before = (torch.arange(problem.k.shape[0]) - 1).clamp(min=0)
+        return super().forward(dataclasses.replace(problem, v=problem.v[before]))
+
+
 @pytest.mark.parametrize(
     ("subject", "lengths", "name"),
     [
         (MirroredKeys, "klen=3,6", "key-lengths-of-mirrored-sequence"),
         (MirroredQueries, "qlen=2,5", "query-lengths-of-mirrored-sequence"),
+        (lambda: planted(kv_head=lambda s, h, group, kv: kv - 1 - h // group), "", "head-mirrored"),
+        (SequenceBefore, "", "batch-before"),
     ],
 )
-def test_of_two_sequences_the_other_one_is_told_from_the_next_one_by_three(subject, lengths, name):
+def test_the_other_one_of_two_is_told_from_the_next_one_by_three(subject, lengths, name):
     found = named(subject(), FORWARD + lengths)
 
     assert (found.name, found.also) == (name, ())

@@ -177,6 +177,21 @@ HEADS = (
         build=_mapped(lambda h, kv, group: (h // group + 1) % kv),
     ),
     Semantics(
+        name="head-before",
+        sentence="every query head reads the kv head before its own",
+        build=_mapped(lambda h, kv, group: (h // group - 1) % kv),
+    ),
+    Semantics(
+        name="head-mirrored",
+        sentence="every query head reads the kv head as far from the last one as its own is from the first",
+        build=_mapped(lambda h, kv, group: kv - 1 - h // group),
+    ),
+    Semantics(
+        name="head-last",
+        sentence="every query head reads the last kv head",
+        build=_mapped(lambda h, kv, _group: 0 * h + kv - 1),
+    ),
+    Semantics(
         name="head-numbered-otherwise",
         sentence="query head h of sequence b reads the kv head with another number than b * Hkv + h // group",
         build=_numbered,
@@ -191,6 +206,26 @@ HEADS = (
         name="batch-next",
         sentence="every sequence of the batch reads the keys of the next one",
         build=_batch(lambda b, n: (b + 1) % n),
+    ),
+    Semantics(
+        name="batch-before",
+        sentence="every sequence of the batch reads the keys of the one before, the first one its own",
+        build=_batch(lambda b, _n: (b - 1).clamp(min=0)),
+    ),
+    Semantics(
+        name="batch-before-in-turn",
+        sentence="every sequence of the batch reads the keys of the one before, the first one those of the last",
+        build=_batch(lambda b, n: (b - 1) % n),
+    ),
+    Semantics(
+        name="batch-mirrored",
+        sentence="every sequence of the batch reads the keys of the one as far from the last as it is from the first",
+        build=_batch(lambda b, n: n - 1 - b),
+    ),
+    Semantics(
+        name="batch-last",
+        sentence="every sequence of the batch reads the keys of the last one",
+        build=_batch(lambda b, n: 0 * b + n - 1),
     ),
     Semantics(
         name="pages-of-sixteen",
