@@ -16,7 +16,7 @@ from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
-from flashverify.diagnosis.opening import first_scene, unwritten, unwritten_read
+from flashverify.diagnosis.opening import first_scene, unwritten, unwritten_read, watched_always
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
@@ -168,8 +168,10 @@ def diagnose(
         again = read if read.tested else hearing.readings(start)
         read = again if again.tested or not read.sentences else read
     words, conditions = described(trials, starts[0], verdict.output)
-    said, form, evidence = (_NONE, "", "") if precise is None else (precise.sentence, precise.form, "")
-    if read.sentences:
+    watched = "" if read.tested else watched_always(trials)
+    none = sentence_of(watched) if watched else _NONE
+    said, form, evidence = (none, "", "") if precise is None else (precise.sentence, precise.form, "")
+    if read.sentences and not watched:
         in_effect = " ".join(f"{sentence}." for sentence in read.sentences)
         said = in_effect if read.tested else f"{said} {in_effect}"
         evidence = sentence_of(read.evidence)

@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-__all__ = ["first_scene", "unwritten", "unwritten_read"]
+__all__ = ["first_scene", "unwritten", "unwritten_read", "watched_always"]
 
 _LAUNCHES = 24
 """Launches that are tried, at most, for one that is wrong."""
+_WATCHED = {
+    "double-write": "several programs store to the same elements of {}",
+    "uninitialised": "elements of {} are read that nobody wrote",
+}
+"""Kinds of accesses that are reported, in words."""
+_ALWAYS = 4
+"""Failing cases that must show such an access."""
 _FRESH, _NEEDED = 8, 2
 """Further cases that are run for what reads memory that nobody wrote, and how many of them must show it."""
 
@@ -69,11 +76,32 @@ def unwritten_read(trials: Trials, scene: Scene) -> tuple[str, int]:
     return f"elements of {next(iter(loads.values()))} are read that nobody wrote, and every wrong element is NaN", shown
 
 
+def watched_always(trials: Trials) -> str:
+    """Stores of several programs to one place, and loads of memory that nobody wrote: what every failing case shows and no right one, in words; else empty."""
+    scenes = trials.scenes.values()
+    failing = [_accesses(scene) for scene in scenes if scene.failures]
+    right = {key for scene in scenes if not scene.failures for key in _accesses(scene)}
+    if len(failing) < _ALWAYS or len(failing) == len(scenes):
+        return ""
+    always = [key for key in failing[0] if key not in right and all(key in found for found in failing)]
+    said = [_WATCHED[kind].format(failing[0][kind, argument]) for kind, argument in always]
+    return f"on every failing case, and on no right one, {' and '.join(said)}" if said else ""
+
+
 def _loads(scene: Scene) -> dict[str, str]:
     """Per argument that is read before it is written, what reads it where; none where an element is wrong that is no NaN."""
-    watch = scene.execution.watch
     wrong = scene.failures
-    if watch is None or not all(bool(scene.outputs[name][where].isnan().all()) for name, where in wrong.items()):
+    if not all(bool(scene.outputs[name][where].isnan().all()) for name, where in wrong.items()):
         return {}
-    reports = [each for each in watch.reports.values() if each.kind == "uninitialised" and each.argument]
-    return {each.argument: f"{each.argument} ({each.kernel}, {each.place})" for each in reports}
+    return {argument: words for (kind, argument), words in _accesses(scene).items() if kind == "uninitialised"}
+
+
+def _accesses(scene: Scene) -> dict[tuple[str, str], str]:
+    """Per kind of access and argument, what makes it where."""
+    watch = scene.execution.watch
+    reports = [] if watch is None else [each for each in watch.reports.values() if each.kind in _WATCHED]
+    return {
+        (each.kind, each.argument): f"{each.argument} ({each.kernel}, {each.place})"
+        for each in reports
+        if each.argument
+    }

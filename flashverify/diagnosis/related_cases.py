@@ -141,6 +141,8 @@ def _candidates(case: Case) -> Iterator[Case | None]:
                 yield grown(
                     case, rows, keys, regime="normal", seed=51 + number, heads_q=(4 + number % 2) * case.heads_kv
                 )
+            # of two each is the next one and the one before
+            yield grown(case, rows, keys, regime="normal", seed=41 + number, heads_q=6, heads_kv=3, batch=3)
             yield grown(case, rows, keys, regime="ascending", seed=21 + number)
             yield grown(case, rows, keys, regime="logits-1e3", seed=41 + number)
     yield grown(case, 18, 34, regime="normal", seed=5, dtype="fp32", precision="ieee")

@@ -46,6 +46,15 @@ class CapThatStays(Following):
         return dataclasses.replace(problem, case=dataclasses.replace(problem.case, logits=logits))
 
 
+class CausalThatStays(Following):
+    kept = None
+
+    def changed(self, problem, last):
+        self.kept = problem.causal or self.kept
+        mask = dataclasses.replace(problem.case.mask, causal=self.kept)
+        return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
+
+
 class EveryThird(Following):
     def output(self, o, *_):
         return o * (1 + (self.calls % 3 == 0))

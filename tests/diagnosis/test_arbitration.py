@@ -14,7 +14,7 @@ from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Claim
 from flashverify.diagnosis.conditions import parse
 from flashverify.diagnosis.naming import Named
-from flashverify.diagnosis.opening import unwritten_read
+from flashverify.diagnosis.opening import unwritten_read, watched_always
 from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import grown
 from flashverify.diagnosis.saying import named_diagnosis, ruled_diagnosis
@@ -198,3 +198,23 @@ def test_what_is_read_before_it_is_written_is_said_where_every_wrong_element_is_
 
     assert words.startswith(said)
     assert bool(words) == bool(said) == (cases > 1)
+
+
+class WatchedWhereWrong(Watched):
+    """The load is seen on failing cases alone."""
+
+    def scene(self, case):
+        found = super().scene(case)
+        if found is None or found.failures:
+            return found
+        watch = SimpleNamespace(reports={}, launches=1)
+        return dataclasses.replace(found, execution=dataclasses.replace(found.execution, watch=watch))
+
+
+@pytest.mark.parametrize(("watching", "said"), [(WatchedWhereWrong, True), (Watched, False), (Trials, False)])
+def test_an_access_that_every_failing_case_shows_and_no_right_one_is_said(watching, said):
+    trials = watching(planted(keys=lambda s, n: min(n, 6)), 300)
+    cases = [parse_case(TWO.replace("seq_k=5", f"seq_k={keys}")) for keys in (4, 5, 6, 7, 8, 9, 10)]
+    trials.scenes = {case: trials.scene(case) for case in cases}
+
+    assert watched_always(trials).endswith("are read that nobody wrote") == said

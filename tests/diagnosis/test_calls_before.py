@@ -17,6 +17,7 @@ from flashverify.judge.record import Diagnosis
 from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.following_others import (
     CapThatStays,
+    CausalThatStays,
     EveryThird,
     Following,
     SeedOfTheFirst,
@@ -41,6 +42,7 @@ def named(subject, case):
     [
         (WindowOfTheCallBefore, f"{CASE} window=3,2", "stale-window"),
         (CapThatStays, CASE, "stale-softcap"),
+        (CausalThatStays, CASE, "stale-causal"),
         (Splits, f"{CASE} launch=n_splits:4", "stale-splits"),
     ],
 )

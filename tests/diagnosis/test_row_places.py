@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from flashverify.subjects.interface import Contract
-from tests.diagnosis.planted import Plain
+from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
 
 CASE = "fv1 batch=2 heads_q=6 heads_kv=2 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 "
@@ -47,10 +46,12 @@ class SlopesInTurn(Plain):
 
 
 class LastHeadOfTheGroup(Plain):
-    contract = Contract(lse_base="e")
+    def forward(self, problem):
+        self.kv_heads = problem.k.shape[1]
+        return super().forward(problem)
 
     def sinks(self, sink):
-        return sink.view(2, -1)[:, -1:].expand(2, sink.numel() // 2).flatten()
+        return sink.view(self.kv_heads, -1)[:, -1:].expand(-1, sink.numel() // self.kv_heads).flatten()
 
 
 class GradientOfO(Plain):
@@ -79,15 +80,32 @@ class LengthsByHead(Plain):
         return see & (torch.arange(see.shape[3]) < length.view(1, -1, 1, 1))
 
 
+class KvOfOtherPrograms(Plain):
+    """The heads of a sequence begin at b * Hq in the memory of K."""
+
+    def forward(self, problem):
+        batch, heads = problem.q.shape[:2]
+        kv_heads = problem.k.shape[1]
+        number = torch.arange(batch)[:, None] * heads + torch.arange(kv_heads)
+        k = problem.k.flatten(0, 1)[number % (batch * kv_heads)]
+        return super().forward(dataclasses.replace(problem, k=k))
+
+
 @pytest.mark.parametrize(
     ("subject", "case", "name", "place"),
     [
+        (
+            KvOfOtherPrograms,
+            FORWARD.replace("heads_kv=2", "heads_kv=3"),
+            "head-numbered-otherwise",
+            "(b * Hq + h // group, of k)",
+        ),
         (Queries, FORWARD, "queries-of-other-rows", HEAD_BY_HEAD),
         (SlopesInTurn, FORWARD + "alibi=yes", "slopes-of-other-rows", ROW_BY_ROW),
         (LastHeadOfTheGroup, FORWARD + "sink=yes", "sinks-of-other-heads", "the last head of its group"),
         (GradientOfO, CASE, "backward-do-of-other-rows", HEAD_BY_HEAD),
         (StoredLse, FORWARD, "lse-of-other-rows", HEAD_BY_HEAD),
-        (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "the head, modulo"),
+        (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "number of the head, modulo"),
     ],
 )
 def test_what_is_taken_from_another_row_is_named_with_its_place(subject, case, name, place):
@@ -107,3 +125,34 @@ def test_a_place_that_is_the_same_on_no_case_is_not_named():
             return super().forward(dataclasses.replace(problem, q=q))
 
     assert named(Changing(), FORWARD).name != "queries-of-other-rows"
+
+
+class MirroredKeys(Plain):
+    def see(self, problem):
+        return super().see(dataclasses.replace(problem, key_lengths=problem.key_lengths.flip(0)))
+
+
+class MirroredQueries(Plain):
+    def see(self, problem):
+        return super().see(dataclasses.replace(problem, query_lengths=problem.query_lengths.flip(0)))
+
+
+class SequenceBefore(Plain):
+    def forward(self, problem):
+        before = (torch.arange(problem.k.shape[0]) - 1).clamp(min=0)
+        return super().forward(dataclasses.replace(problem, v=problem.v[before]))
+
+
+@pytest.mark.parametrize(
+    ("subject", "lengths", "name"),
+    [
+        (MirroredKeys, "klen=3,6", "key-lengths-of-mirrored-sequence"),
+        (MirroredQueries, "qlen=2,5", "query-lengths-of-mirrored-sequence"),
+        (lambda: planted(kv_head=lambda s, h, group, kv: kv - 1 - h // group), "", "head-mirrored"),
+        (SequenceBefore, "", "batch-before"),
+    ],
+)
+def test_the_other_one_of_two_is_told_from_the_next_one_by_three(subject, lengths, name):
+    found = named(subject(), FORWARD + lengths)
+
+    assert (found.name, found.also) == (name, ())

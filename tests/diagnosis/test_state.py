@@ -53,6 +53,7 @@ KEPT = {
     "stale-lse": (lambda: a_step("backward_lse"), CASE, "values"),
     "stale-ds": (keeping.the_ds, CASE, "values"),
     "stale-mean-of-k": (keeping.the_mean_of_k, FORWARD, "values"),
+    "stale-strides of outputs too": (keeping.the_strides_of_q_and_o, FORWARD, "storage"),
     "stale-page-table": (keeping.the_page_table, f"{FORWARD} page_size=4", "values"),
     "stale-elements-o": (keeping.the_rest_of_a_larger_problem, FORWARD, "larger"),
 }

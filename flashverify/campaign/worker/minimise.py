@@ -154,8 +154,7 @@ def _right_alone(
         found = _diagnosis(session, task, text, later, end)
     if found is not None and tells_of_state(found):
         return msgspec.structs.replace(found, sentence=f"{found.sentence} {_ALONE}")
-    words = seen.reading or (seen.sentence if seen.name else "")
-    return Diagnosis(sentence=f"{_ALONE} {_HERE.format(words)}" if words else _ALONE, place=seen.place)
+    return Diagnosis(sentence=f"{_ALONE} {_HERE.format(seen.sentence)}" if seen.name else _ALONE, place=seen.place)
 
 
 def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:

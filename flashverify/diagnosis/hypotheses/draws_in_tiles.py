@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
@@ -48,15 +49,14 @@ def _reshaped(scene: Scene) -> Iterator[Alternative]:
     row, key = at.row[:, :, None], at.key[:, None, :]
     sequence = at.row_sequence[:, :, None]
     kept = _of_whole_tiles(scene)
-    for rows in TILES:
-        for keys in TILES:
-            place = key % keys * rows + row % rows
-            other_row, other_key = row - row % rows + place // keys, key - key % keys + place % keys
-            read = kept[sequence, :, other_row, other_key].permute(0, 3, 1, 2)
-            how = "transposed" if rows == keys else "reshaped"
-            yield Alternative(
-                inputs=replace(scene.inputs, keep=read), detail=f"a tile of {rows} rows and {keys} keys is {how}"
-            )
+    whole = () if case.mask.packed is not None else ((case.seq_q, case.seq_k),)
+    for rows, keys in (*whole, *product(TILES, TILES)):
+        place = key % keys * rows + row % rows
+        other_row, other_key = row - row % rows + place // keys, key - key % keys + place % keys
+        read = kept[sequence, :, other_row, other_key].permute(0, 3, 1, 2)
+        tile = "the tile of all rows and keys" if (rows, keys) in whole else f"a tile of {rows} rows and {keys} keys"
+        how = "transposed" if rows == keys and (rows, keys) not in whole else "reshaped"
+        yield Alternative(inputs=replace(scene.inputs, keep=read), detail=f"{tile} is {how}")
 
 
 DRAWS_IN_TILES = (

@@ -45,6 +45,41 @@ def _mapped(heads: Callable[[Tensor, int, int], Tensor]) -> Callable[[Scene], It
     return build
 
 
+_PROGRAMS: tuple[tuple[str, Callable[[Tensor, Tensor, int, int, int], Tensor]], ...] = (
+    ("b * Hq + h // group", lambda b, h, _batch, heads, group: b * heads + h // group),
+    ("b * Hkv + h", lambda b, h, _batch, heads, group: b * (heads // group) + h),
+    ("b * Hkv + h % group", lambda b, h, _batch, heads, group: b * (heads // group) + h % group),
+    ("(b * Hq + h) % (B * Hkv)", lambda b, h, _batch, heads, _group: b * heads + h),
+    ("(b * Hkv + h) // group", lambda b, h, _batch, heads, group: (b * (heads // group) + h) // group),
+    ("(b + B * h) // group", lambda b, h, batch, _heads, group: (b + batch * h) // group),
+    ("h // group", lambda b, h, _batch, _heads, group: 0 * b + h // group),
+)
+"""Numbers of a kv head among those of all sequences, of which b * Hkv + h // group is the right one."""
+
+
+def _numbered(scene: Scene) -> Iterator[Alternative]:
+    """K and V of the kv head with another number; numbers behind the last one begin again, or nothing is asked of what reads there."""
+    case, i = scene.case, scene.inputs
+    if case.batch < 2 or case.heads_q < 2:
+        return
+    group, count = scene.group, case.batch * case.heads_kv
+    b, h = torch.meshgrid(torch.arange(case.batch), torch.arange(case.heads_q), indexing="ij")
+    own = h[0] // group
+    for words, number in _PROGRAMS:
+        found = number(b, h, case.batch, case.heads_q, group)
+        if torch.equal(found, b * case.heads_kv + h // group):
+            continue
+        at = found % count
+        for detail, of_k, of_v in _WHICH:
+            k = i.k.flatten(0, 1)[at] if of_k else i.k[:, own]
+            v = i.v.flatten(0, 1)[at] if of_v else i.v[:, own]
+            inputs, regrouped = replace(i, k=k, v=v), _regroup(own, case.heads_kv)
+            yield Alternative(inputs=inputs, finish=regrouped, detail=f"{words}, {detail}")
+            if bool((found >= count).any()):
+                opened = _then(regrouped, of_heads_open(scene, found >= count))
+                yield Alternative(inputs=inputs, finish=opened, detail=f"{words}, {detail}")
+
+
 def _regroup(to: Tensor, heads: int) -> Callable[[Expectations], Expectations]:
     """DK and dV of each query head, added up at the kv head that `to` names."""
 
@@ -142,6 +177,27 @@ HEADS = (
         build=_mapped(lambda h, kv, group: (h // group + 1) % kv),
     ),
     Semantics(
+        name="head-before",
+        sentence="every query head reads the kv head before its own",
+        build=_mapped(lambda h, kv, group: (h // group - 1) % kv),
+    ),
+    Semantics(
+        name="head-mirrored",
+        sentence="every query head reads the kv head as far from the last one as its own is from the first",
+        build=_mapped(lambda h, kv, group: kv - 1 - h // group),
+    ),
+    Semantics(
+        name="head-last",
+        sentence="every query head reads the last kv head",
+        build=_mapped(lambda h, kv, _group: 0 * h + kv - 1),
+    ),
+    Semantics(
+        name="head-numbered-otherwise",
+        sentence="query head h of sequence b reads the kv head with another number than b * Hkv + h // group",
+        build=_numbered,
+        one_way=True,
+    ),
+    Semantics(
         name="batch-first",
         sentence="every sequence of the batch reads the keys of the first one",
         build=_batch(lambda b, _n: b * 0),
@@ -150,6 +206,26 @@ HEADS = (
         name="batch-next",
         sentence="every sequence of the batch reads the keys of the next one",
         build=_batch(lambda b, n: (b + 1) % n),
+    ),
+    Semantics(
+        name="batch-before",
+        sentence="every sequence of the batch reads the keys of the one before, the first one its own",
+        build=_batch(lambda b, _n: (b - 1).clamp(min=0)),
+    ),
+    Semantics(
+        name="batch-before-in-turn",
+        sentence="every sequence of the batch reads the keys of the one before, the first one those of the last",
+        build=_batch(lambda b, n: (b - 1) % n),
+    ),
+    Semantics(
+        name="batch-mirrored",
+        sentence="every sequence of the batch reads the keys of the one as far from the last as it is from the first",
+        build=_batch(lambda b, n: n - 1 - b),
+    ),
+    Semantics(
+        name="batch-last",
+        sentence="every sequence of the batch reads the keys of the last one",
+        build=_batch(lambda b, n: 0 * b + n - 1),
     ),
     Semantics(
         name="pages-of-sixteen",

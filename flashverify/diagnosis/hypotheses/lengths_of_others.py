@@ -139,6 +139,16 @@ LENGTHS_OF_OTHERS = (
         build=_either(_keys(lambda _rows, keys: keys.roll(1)), _keys(lambda _rows, keys: _before(keys))),
     ),
     Semantics(
+        name="key-lengths-of-mirrored-sequence",
+        sentence="a sequence has the number of keys of the one as far from the last one",
+        build=_keys(lambda _rows, keys: keys.flip(0)),
+    ),
+    Semantics(
+        name="query-lengths-of-mirrored-sequence",
+        sentence="a sequence has the number of queries of the one as far from the last one",
+        build=_rows(lambda rows, _keys: rows.flip(0)),
+    ),
+    Semantics(
         name="query-lengths-of-sequence-before",
         sentence="a sequence has the number of queries of the one before it",
         build=_either(_rows(lambda rows, _keys: rows.roll(1)), _rows(lambda rows, _keys: _before(rows))),

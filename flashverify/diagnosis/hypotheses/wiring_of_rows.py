@@ -142,7 +142,6 @@ def _lengths(scene: Scene) -> Iterator[Alternative]:
     b, h = torch.meshgrid(torch.arange(case.batch), torch.arange(case.heads_q), indexing="ij")
     group, lengths = scene.group, torch.tensor(case.mask.key_lengths)
     for words, number in (
-        ("the last sequence less its own", case.batch - 1 - b),
         ("the head", h),
         ("the kv head", h // group),
         ("sequence * Hq + head", b * case.heads_q + h),

@@ -61,7 +61,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
                 found.append(each)
     found = found[:_FAILING]
     if failing:
-        large = [max(failing, key=_keys), max(failing, key=_rows), max(failing, key=_parts)]
+        large = [max(failing, key=of) for of in (_keys, _rows, _parts, _group, _others)]
         otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
         large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
         large += [s for s in failing if s.case.logits.softcap == _LOW_CAP][:1]
@@ -159,6 +159,16 @@ def _rows(scene: Scene) -> int:
     return scene.case.seq_q
 
 
+def _group(scene: Scene) -> int:
+    """Query heads of a kv head."""
+    return scene.case.heads_q // scene.case.heads_kv
+
+
+def _others(scene: Scene) -> int:
+    """Sequences and kv heads, of each up to three, which tell the next one from the one before."""
+    return min(scene.case.batch, 3) + min(scene.case.heads_kv, 3)
+
+
 def _parts(scene: Scene) -> int:
     """Parts of the keys that the case asks for."""
     return max((value for name, value in scene.case.launch if _counts_parts(name)), default=0)
@@ -184,7 +194,15 @@ def _sizes(case: Case) -> tuple[int, ...]:
 def _telling(case: Case) -> float:
     """How much a case tells: many rows, keys, heads and sequences, plain values, and few pairs."""
     sequences = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
-    several = (sequences > 1, case.heads_kv > 1, case.heads_q > case.heads_kv, case.seq_q > 2, case.seq_k > 2)
+    several = (
+        sequences > 1,
+        sequences > 2,
+        case.heads_kv > 2,
+        case.heads_kv > 1,
+        case.heads_q > case.heads_kv,
+        case.seq_q > 2,
+        case.seq_k > 2,
+    )
     large = (case.seq_q > 16, case.seq_k > 16, case.seq_k > 64, case.seq_q > 64)
     plain = case.values.regime in PLAIN
     launches = -(-case.seq_k // case.dim_v)

@@ -12,6 +12,7 @@ import torch
 from flashverify.diagnosis.expected import Expected, explains
 from flashverify.diagnosis.observe import seen
 from flashverify.diagnosis.state.intermediates import INTERMEDIATES
+from flashverify.diagnosis.state.layouts import stored_by_strides
 from flashverify.diagnosis.state.numbers import as_few_parts, as_many_keys, offset_alone, parts_left_over, seed_alone
 from flashverify.diagnosis.state.things import SEVERAL, THINGS
 from flashverify.formats import FORMATS
@@ -106,8 +107,9 @@ def _strides(subject: Subject, called: Called) -> Expectations | None:
             continue
         problem = dataclasses.replace(called.later.problem, **{name: found[name] for name in names})  # type: ignore[arg-type]
         expected = _of(subject, called, problem)
-        if expected is not None and _holds(called, expected):
-            return expected
+        for each in () if expected is None else (expected, stored_by_strides(called, expected)):
+            if _holds(called, each):
+                return each
     return None
 
 
@@ -199,7 +201,7 @@ SINGLE = (
     *(Candidate(each.name, each.sentence, each.expects) for each in INTERMEDIATES),
     Candidate(
         "strides",
-        "the second call reads its tensors by the strides of the first: they are kept from call to call",
+        "the second call accesses its tensors by the strides of the first: they are kept from call to call",
         _strides,
     ),
     Candidate(

@@ -49,6 +49,9 @@ def _all(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case | 
     case = dataclasses.replace(case, values=dataclasses.replace(case.values, seed=case.values.seed + 1 + turn))
     yield OTHER_VALUES, case
     yield from launched
+    if case.mask.causal is None:  # another one each turn: what is kept may be the last one
+        kind: Any = ("bottom-right", "top-left")[turn % 2]
+        yield "a causal mask", change(case, mask=dataclasses.replace(case.mask, causal=kind))
     yield from lengths_of(case)
     yield from settings_of(case)
     for what, other in without(case):

@@ -51,12 +51,18 @@ _HEADS: tuple[tuple[str, Place], ...] = (
     ("the first query head of the group", lambda h, n, s: h // s.group * s.group),
     ("query head h % group", lambda h, n, s: h % s.group),
     ("query head h modulo the number of kv heads", lambda h, n, s: h % s.case.heads_kv),
+    ("the first query head of its pair", lambda h, n, s: h // 2 * 2),
+    ("the other query head of its pair", lambda h, n, s: torch.where((h ^ 1) < n, h ^ 1, h)),
+    ("query head h // 2", lambda h, n, s: h // 2),
+    ("the query head as far from the last one", lambda h, n, s: n - 1 - h),
+    ("the last query head of the group", lambda h, n, s: h // s.group * s.group + s.group - 1),
 )
 _SEQUENCES: tuple[tuple[str, Place], ...] = (
     ("the first sequence", lambda b, n, s: b * 0),
     ("the next sequence", lambda b, n, s: (b + 1) % n),
     ("the sequence before", lambda b, n, s: (b - 1) % n),
     ("the last sequence", lambda b, n, s: b * 0 + n - 1),
+    ("the sequence as far from the last one", lambda b, n, s: n - 1 - b),
 )
 _KEYS: tuple[tuple[str, Place], ...] = (
     ("the next key", lambda j, n, s: (j + 1).clamp(max=n - 1)),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.masks.extent import Extent
 
-__all__ = ["behind_empty", "launched_pieces", "pieces"]
+__all__ = ["behind_empty", "launched_pieces", "pieces", "split_pieces"]
 
 
 def pieces(
@@ -92,6 +92,13 @@ def launched_pieces(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Tenso
             yield f"each of the {name} {how}", partial(_begins, name=name, cut=cut)
 
 
+def split_pieces(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
+    """The pieces of keys of which the form says how many there are, likewise; none of a form of one piece."""
+    if scene.form.n_splits > 1:
+        for how, cut in _EVEN:
+            yield f"the splits ({how})", partial(lambda s, c: _begins_of(s, s.form.n_splits, c), c=cut)
+
+
 def behind_empty(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
     """The keys of a row behind the first piece in which it sees none, of pieces whose number a launch parameter may be."""
     for name in _numbers_of_pieces(scene) if scene.case.mask.packed is None else ():
@@ -120,8 +127,10 @@ def _behind_empty(scene: Scene, name: str, cut: Callable[[int, int, int], int]) 
 
 def _begins(scene: Scene, name: str, cut: Callable[[int, int, int], int]) -> Tensor | None:
     n = dict(scene.case.launch or ()).get(name)
-    if not isinstance(n, int):
-        return None
+    return _begins_of(scene, n, cut) if isinstance(n, int) else None
+
+
+def _begins_of(scene: Scene, n: int, cut: Callable[[int, int, int], int]) -> Tensor:
     rows = []
     for key, limit in zip(scene.at.key, scene.at.key_limit, strict=True):
         found = torch.zeros_like(key)

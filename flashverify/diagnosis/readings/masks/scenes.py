@@ -76,7 +76,8 @@ def _tiled_alike(case: Case, other: Case) -> bool:
 
 def _several(case: Case) -> int:
     sequences = case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
-    return (sequences > 1) + (case.heads_kv > 1) + (case.heads_q > case.heads_kv)
+    many = (sequences > 2) + (case.heads_kv > 2)  # of two each is the next one and the one before
+    return many + (sequences > 1) + (case.heads_kv > 1) + (case.heads_q > case.heads_kv)
 
 
 def _sizes(case: Case) -> tuple[int, ...]:
@@ -89,6 +90,9 @@ def _more(trials: Trials, case: Case) -> Iterator[Case]:
     found = [grown(case, *more, regime="normal", seed=100 + n) for n, more in enumerate(_SIZES)]
     if group > 1:
         found.append(grown(case, 18, 34, regime="normal", seed=111, heads_q=(group + 1) * case.heads_kv))
+    heads = {"heads_q": 3 * max(group, 2), "heads_kv": 3} if case.heads_q > 1 else {}
+    if heads or case.batch > 1:
+        found.append(grown(case, 8, 14, regime="normal", seed=112, batch=3 if case.batch > 1 else 1, **heads))
     found += [
         resized(case, *sizes)
         for sizes in ((3, 3), (case.seq_q, case.seq_k // 2 + 1), (case.seq_q, case.seq_k * 3 // 4 + 1))

@@ -14,6 +14,7 @@ from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.masks.extents import tile_extents
 from flashverify.diagnosis.readings.masks.hidden import hidden_by, hidden_words
 from flashverify.diagnosis.readings.weights.models import GONE, kept_factor
+from flashverify.diagnosis.readings.weights.other_sums import other_sums
 from flashverify.diagnosis.readings.weights.term import HEADS
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
             "is that of the kept keys, each over 1 - p",
             lambda e, z: _sink_with(e, z + kept_factor(e).log().expand_as(z)),
         )
+    yield from other_sums(effect, sum_of)
     yield "has one more of the largest logit of the row", lambda e, z: torch.logaddexp(sum_of(e, z), z.amax(-1))
     yield (
         "has one more of the logit 0",

@@ -41,6 +41,18 @@ HEADS: tuple[tuple[str, Callable[[Effect, Tensor], Tensor]], ...] = (
     ("query head h % group", lambda e, h: h % e.scene.group),
     ("the first query head of the group", lambda e, h: h // e.scene.group * e.scene.group),
     ("the last query head of the group", lambda e, h: h // e.scene.group * e.scene.group + e.scene.group - 1),
+    ("the query head as far from the last one", lambda e, h: len(h) - 1 - h),
+    ("query head h modulo the number of kv heads", lambda e, h: h % e.scene.case.heads_kv),
+    (
+        "the query head that the order (member, kv head) gives",
+        lambda e, h: h % e.scene.case.heads_kv * e.scene.group + h // e.scene.case.heads_kv,
+    ),
+    (
+        "the query head that the order (kv head, member) gives",
+        lambda e, h: h % e.scene.group * e.scene.case.heads_kv + h // e.scene.group,
+    ),
+    ("query head h // 2", lambda e, h: h // 2),
+    ("the first query head of its pair", lambda e, h: h // 2 * 2),
 )
 
 
