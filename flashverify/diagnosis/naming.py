@@ -199,6 +199,7 @@ def of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
         if fixed.add(each):
             continue
         if claim.answer(each) is not Answer.OTHERWISE:
+            claim.detail = ""  # no detail is that of all cases
             return None
         otherwise = True
     if fixed.always:

@@ -14,6 +14,7 @@ from flashverify.diagnosis.readings import readings
 from flashverify.diagnosis.readings.index_forms import forms_within
 from flashverify.diagnosis.readings.masks.bits import masks_of_learned_bits
 from flashverify.diagnosis.readings.masks.extents import visible_extents
+from flashverify.diagnosis.readings.masks.pattern_blocks import hidden_blocks
 from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.effect import declared_effect
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
@@ -83,6 +84,11 @@ READ = [
         "The bias is that of row i // 3 * 3",
     ),
     (
+        {"alibi_slopes": lambda s, slopes: slopes[torch.arange(len(slopes)) // 2 * 2]},
+        FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + "alibi=yes",
+        "ALiBi has the slope of query head h // 2 * 2",
+    ),
+    (
         at_least(1.5),
         NARROW + "causal=top-left",
         "The row sum that O is divided by is at least 1.5 times the row's largest weight",
@@ -105,6 +111,13 @@ def test_what_is_learned_is_said(defect, text, sentence):
     found = read(type("Planted", (NothingFar if "buckets" in defect else Plain,), defect)(), text)
 
     assert sentence in found
+
+
+def test_errors_of_precision_are_no_row_sums():
+    def output(self, o, z, v, lse):
+        return o * (1 + 2e-3 * (torch.arange(o.shape[2]) % 3 - 1).unsqueeze(-1))
+
+    assert not any("up to a factor" in each for each in read(planted(output=output), FORWARD))
 
 
 def exchanged(x, size, places):
@@ -260,3 +273,24 @@ def test_the_first_keys_of_a_window_are_a_set():
 
     for i, j in itertools.product(range(9), range(9)):
         assert first[0, 0, i, j] == (i - 3 <= j < i - 1)
+
+
+PATTERN = "fv1 seq_q=40 seq_k=72 dim_qk=8 dim_v=8 dtype=fp32 blocks=16,16,128,4 backward=no"
+
+
+def test_the_blocks_of_a_pattern_are_sets_of_pairs():
+    scene = look(Plain(), parse_case(PATTERN))
+    live = scene.problem.blocks.expand(1, 1, 3, 5)[0, 0]
+    see = scene.inputs.visible.expand(1, 1, 40, 72)
+    wrong = see & (torch.arange(72) >= 32)
+    sets = {each.words: each.where(scene) for each in visible_extents(scene, wrong)}
+    dead = {each.words: each.where(scene) for each in hidden_blocks(scene)}
+    own = dead["keys of the block of the same number as the rows', where that is dead,"]
+    behind = next(where for words, where in sets.items() if "behind the first" in words and "in ascending" in words)
+    least = min(int(live[i, : j + 1].sum()) - 1 for i in range(3) for j in (2, 3, 4) if live[i, j])
+
+    for i, j in itertools.product(range(40), range(72)):
+        a, b = i // 16, j // 16
+        assert own.expand_as(see)[0, 0, i, j] == (a == b and not live[a, b])
+        assert sets["the last key of each block"].expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and j % 16 == 15)
+        assert behind.expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and int(live[a, :b].sum()) >= least)

@@ -42,6 +42,8 @@ _CLEAR = 0.05
 """Weights that are so far apart show in O, whose V is as large."""
 _FITTING = 8
 """Models that make the weights and leave the row sums open, among which one is looked for that does not."""
+_ROUNDING = 0.01
+"""How far from 1 the sums of weights may be for an error of precision."""
 _ONE = 1e-3
 """Relative distance at which row sums have a factor in common."""
 
@@ -168,6 +170,8 @@ def _in_words(rows: list[Row]) -> list[Said]:
         )
     elif mass is None:
         (low, high), whose = _sums(rows), "these" if model.words else "the declared ones"
+        if max(1 - low, high - 1) < _ROUNDING:
+            return said + lse_words(rows)
         own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
         said.append(Said(own, cases, part=True))
     elif mass[:1].isdigit():
