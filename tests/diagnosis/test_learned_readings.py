@@ -294,3 +294,57 @@ def test_the_blocks_of_a_pattern_are_sets_of_pairs():
         assert own.expand_as(see)[0, 0, i, j] == (a == b and not live[a, b])
         assert sets["the last key of each block"].expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and j % 16 == 15)
         assert behind.expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and int(live[a, :b].sum()) >= least)
+
+
+def rational(z, cap):
+    x = (z / cap).clamp(-3, 3)
+    return cap * x * (27 + x * x) / (27 + 9 * x * x)
+
+
+@pytest.mark.parametrize(
+    ("defect", "more", "words"),
+    [
+        ({"cap": lambda s, z, cap: rational(z, cap)}, "softcap=1", "the scaled product"),
+        (
+            {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
+            "alibi=yes",
+            "the distance, in units of ALiBi's slope",
+        ),
+    ],
+)
+def test_what_wrong_logits_are_a_function_of_is_said(defect, more, words):
+    found = read(planted(**defect), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + more)
+
+    assert found[0].startswith(f"The logits in effect are off by a function of {words} alone: ")
+
+
+def test_logits_that_are_off_by_noise_depend_on_nothing():
+    def cap(self, z, cap):
+        return z + 0.3 * torch.randn(z.shape, generator=torch.Generator().manual_seed(z.numel()), dtype=z.dtype)
+
+    assert not any("a function of" in each for each in read(planted(cap=cap), FORWARD + "softcap=1"))
+
+
+def test_rows_whose_weights_have_one_factor_are_told_by_what_they_share():
+    def output(self, o, z, v, lse):
+        factor = torch.tensor([0.5, 0.7, 0.83, 0.91])[torch.arange(o.shape[1]) * 3 % 4]
+        return o * factor.view(1, -1, 1, 1)
+
+    found = read(planted(output=output), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4"))
+
+    assert any(
+        "up to a factor of its own" in each and each.endswith("as much in all rows of one query head") for each in found
+    )
+
+
+def test_draws_of_other_streams_are_learned():
+    text = FORWARD.replace("heads_q=2 heads_kv=2", "batch=2 heads_q=3 heads_kv=3") + "dropout=0.5"
+    effect = declared_effect(look(Plain(), parse_case(text)))
+    share = (effect.logits - effect.scene.truth.exact_lse.unsqueeze(-1)).exp()
+    keep = effect.scene.inputs.keep.bool()
+    kept = torch.stack([torch.stack([keep[0, (3 * b + h) % 2] for h in range(3)]) for b in range(2)])
+    found = dict(learned_draws(dataclasses.replace(effect, weights=share * kept * 2)))
+
+    factor = found["the draws of s % 2 for s = sequence * heads + head"](effect)
+
+    assert torch.equal(factor > 0, kept)

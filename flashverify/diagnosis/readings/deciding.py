@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -60,7 +60,10 @@ def _otherwise(mask: Mask, thing: str, far: int) -> Mask | None:
         return replace(mask, window=(left, right))
     name = thing.replace("-", "_")
     lengths = getattr(mask, name)
-    return None if lengths is None else replace(mask, **{name: tuple(max(0, n - far) for n in lengths)})
+    if lengths is None:
+        return None
+    shorter: dict[str, Any] = {name: tuple(max(0, n - far) for n in lengths)}
+    return replace(mask, **shorter)
 
 
 def _tile(case: Case) -> int:

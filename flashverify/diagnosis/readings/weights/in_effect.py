@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
+from flashverify.diagnosis.readings.weights.dependences import logits_depend, sums_depend
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.limited_sums import limited_sum
 from flashverify.diagnosis.readings.weights.lse_in_effect import Row, lse_words
@@ -77,7 +78,7 @@ def weights_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if not tested_on([each.scene for each in wrong]):
         return _right(effects)
     rows = _model(trials, wrong)
-    return [] if rows is None else _in_words(rows)
+    return logits_depend(wrong) if rows is None else _in_words(rows)
 
 
 def _lse_off(effect: Effect) -> bool:
@@ -173,6 +174,8 @@ def _in_words(rows: list[Row]) -> list[Said]:
         if max(1 - low, high - 1) < _ROUNDING:
             return said + lse_words(rows)
         own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
+        if same := sums_depend(rows):
+            own += f", as much in all rows {same}"
         said.append(Said(own, cases, part=True))
     elif mass[:1].isdigit():
         said.append(Said(f"the weights of each row sum to {mass} times what they should", cases))

@@ -34,7 +34,7 @@ _NEAR = 4
 class _Row(NamedTuple):
     """Rows of a case: index of each, with what its logits are off and how far that may be wrong, `[rows, Sk]`; which pairs were read."""
 
-    at: tuple[Tensor, Tensor, Tensor]
+    at: tuple[Tensor, ...]
     off: Tensor
     tolerance: Tensor
     read: Tensor
