@@ -131,6 +131,12 @@ DEFECTS = [
     ("partial-last-page-missing", PAGED, of_pages(lambda n, size: n // size * size)),
     ("last-page-missing", PAGED, of_pages(lambda n, size: (n - 1) // size * size)),
     ("keys-of-one-page-at-most", PAGED, of_pages(lambda n, size: n.clamp(max=size))),
+    ("page-of-the-first-of-a-group", PAGED, entry_at(lambda width, b, key, size: b * width + key // size // 2 * 2)),
+    (
+        "page-of-the-last-entry-read",
+        PAGED,
+        entry_at(lambda width, b, key, size: b * width + min(key // size, 1)),
+    ),
     ("page-of-the-first-of-several", PAGED, entry_at(lambda width, b, key, size: b * width + key // 64 * 64 // size)),
     ("pages-in-reverse", PAGED, entry_at(lambda width, b, key, size: b * width + width - 1 - key // size)),
     ("keys-as-zeros", PAGED, paged(lambda table, b, key, size: -1)),

@@ -14,6 +14,7 @@ from flashverify.diagnosis.readings import readings
 from flashverify.diagnosis.readings.index_forms import forms_within
 from flashverify.diagnosis.readings.masks.bits import masks_of_learned_bits
 from flashverify.diagnosis.readings.masks.extents import visible_extents
+from flashverify.diagnosis.readings.masks.pattern_blocks import hidden_blocks
 from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.effect import declared_effect
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
@@ -83,6 +84,11 @@ READ = [
         "The bias is that of row i // 3 * 3",
     ),
     (
+        {"alibi_slopes": lambda s, slopes: slopes[torch.arange(len(slopes)) // 2 * 2]},
+        FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + "alibi=yes",
+        "ALiBi has the slope of query head h // 2 * 2",
+    ),
+    (
         at_least(1.5),
         NARROW + "causal=top-left",
         "The row sum that O is divided by is at least 1.5 times the row's largest weight",
@@ -105,6 +111,13 @@ def test_what_is_learned_is_said(defect, text, sentence):
     found = read(type("Planted", (NothingFar if "buckets" in defect else Plain,), defect)(), text)
 
     assert sentence in found
+
+
+def test_errors_of_precision_are_no_row_sums():
+    def output(self, o, z, v, lse):
+        return o * (1 + 2e-3 * (torch.arange(o.shape[2]) % 3 - 1).unsqueeze(-1))
+
+    assert not any("up to a factor" in each for each in read(planted(output=output), FORWARD))
 
 
 def exchanged(x, size, places):
@@ -260,3 +273,78 @@ def test_the_first_keys_of_a_window_are_a_set():
 
     for i, j in itertools.product(range(9), range(9)):
         assert first[0, 0, i, j] == (i - 3 <= j < i - 1)
+
+
+PATTERN = "fv1 seq_q=40 seq_k=72 dim_qk=8 dim_v=8 dtype=fp32 blocks=16,16,128,4 backward=no"
+
+
+def test_the_blocks_of_a_pattern_are_sets_of_pairs():
+    scene = look(Plain(), parse_case(PATTERN))
+    live = scene.problem.blocks.expand(1, 1, 3, 5)[0, 0]
+    see = scene.inputs.visible.expand(1, 1, 40, 72)
+    wrong = see & (torch.arange(72) >= 32)
+    sets = {each.words: each.where(scene) for each in visible_extents(scene, wrong)}
+    dead = {each.words: each.where(scene) for each in hidden_blocks(scene)}
+    own = dead["keys of the block of the same number as the rows', where that is dead,"]
+    behind = next(where for words, where in sets.items() if "behind the first" in words and "in ascending" in words)
+    least = min(int(live[i, : j + 1].sum()) - 1 for i in range(3) for j in (2, 3, 4) if live[i, j])
+
+    for i, j in itertools.product(range(40), range(72)):
+        a, b = i // 16, j // 16
+        assert own.expand_as(see)[0, 0, i, j] == (a == b and not live[a, b])
+        assert sets["the last key of each block"].expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and j % 16 == 15)
+        assert behind.expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and int(live[a, :b].sum()) >= least)
+
+
+def rational(z, cap):
+    x = (z / cap).clamp(-3, 3)
+    return cap * x * (27 + x * x) / (27 + 9 * x * x)
+
+
+@pytest.mark.parametrize(
+    ("defect", "more", "words"),
+    [
+        ({"cap": lambda s, z, cap: rational(z, cap)}, "softcap=1", "the scaled product"),
+        (
+            {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
+            "alibi=yes",
+            "the distance, in units of ALiBi's slope",
+        ),
+    ],
+)
+def test_what_wrong_logits_are_a_function_of_is_said(defect, more, words):
+    found = read(planted(**defect), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + more)
+
+    assert found[0].startswith(f"The logits in effect are off by a function of {words} alone: ")
+
+
+def test_logits_that_are_off_by_noise_depend_on_nothing():
+    def cap(self, z, cap):
+        return z + 0.3 * torch.randn(z.shape, generator=torch.Generator().manual_seed(z.numel()), dtype=z.dtype)
+
+    assert not any("a function of" in each for each in read(planted(cap=cap), FORWARD + "softcap=1"))
+
+
+def test_rows_whose_weights_have_one_factor_are_told_by_what_they_share():
+    def output(self, o, z, v, lse):
+        factor = torch.tensor([0.5, 0.7, 0.83, 0.91])[torch.arange(o.shape[1]) * 3 % 4]
+        return o * factor.view(1, -1, 1, 1)
+
+    found = read(planted(output=output), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4"))
+
+    assert any(
+        "up to a factor of its own" in each and each.endswith("as much in all rows of one query head") for each in found
+    )
+
+
+def test_draws_of_other_streams_are_learned():
+    text = FORWARD.replace("heads_q=2 heads_kv=2", "batch=2 heads_q=3 heads_kv=3") + "dropout=0.5"
+    effect = declared_effect(look(Plain(), parse_case(text)))
+    share = (effect.logits - effect.scene.truth.exact_lse.unsqueeze(-1)).exp()
+    keep = effect.scene.inputs.keep.bool()
+    kept = torch.stack([torch.stack([keep[0, (3 * b + h) % 2] for h in range(3)]) for b in range(2)])
+    found = dict(learned_draws(dataclasses.replace(effect, weights=share * kept * 2)))
+
+    factor = found["the draws of s % 2 for s = sequence * heads + head"](effect)
+
+    assert torch.equal(factor > 0, kept)

@@ -30,18 +30,20 @@ def fp16(x):
     return x.to(torch.float16).double()
 
 
-def forward(*, alpha=exact, undivided=exact, divisor=exact, part=exact, exponent=exact, rows=1):
+def forward(*, alpha=exact, undivided=exact, divisor=exact, part=exact, exponent=exact, merged=exact, rows=1):
     """`Plain.output` and its LSE by a running softmax over tiles of 16 keys, or by pieces of 32 keys that are merged."""
 
     def output(self, o, z, v, lse):
         pieces = [self.walk(z, v)]
-        if part is not exact:
+        if (part, merged) != (exact, exact):
             pieces = [self.walk(*x) for x in zip(z.split(32, -1), v.split(32, -2), strict=True)]
         sums = [top + total.log() for top, total, _ in pieces]
         whole = torch.stack(sums).logsumexp(0)
         self.found = whole.squeeze(-1)
         parts = [undivided(acc) / divisor(total) for _, total, acc in pieces]
-        return sum((lse - whole).exp() * part(o) for lse, o in zip(sums, parts, strict=True))
+        top = torch.stack(sums).amax(0)
+        weights = [(LN2 * merged((lse - top) / LN2)).exp() / (whole - top).exp() for lse in sums]
+        return sum(weight * part(o) for weight, o in zip(weights, parts, strict=True))
 
     def walk(self, z, v):
         top = torch.full_like(z[..., :1], -torch.inf)
@@ -97,6 +99,11 @@ DEFECTS = [
     ("dbias look like dS, rounded to bf16 before it is summed", BIAS, backward(summed=bf16, names=("dbias",))),
     ("O look like O before its division, rounded to bf16", FP32, forward(undivided=bf16)),
     ("O look like the row sum that O is divided by, rounded to bf16", FP32, forward(divisor=bf16)),
+    (
+        "O look like the LSE of each piece of 32 keys minus the largest, in base 2, rounded to bf16",
+        FP32.replace("k=40", "k=60"),
+        forward(merged=bf16),
+    ),
     ("O look like O of each piece of 32 keys, rounded to bf16", FP32.replace("k=40", "k=60"), forward(part=bf16)),
     ("dQ look like P rounded to bf16, where dS is made from it", CASE, backward(p=bf16, names=("dq",))),
     ("dQ look like the products that delta sums, rounded to bf16", CASE, backward(product=bf16, names=("dq",))),

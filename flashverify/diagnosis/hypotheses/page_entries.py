@@ -50,6 +50,16 @@ PAGE_ENTRIES = tuple(
             tuple((partial(lambda _s, j, own, t: j // t * t // own, t=t), f"{t} keys") for t in _FEW),
         ),
         (
+            "page-of-the-first-of-a-group",
+            "entries of the page table are read in groups: all of a group are read as its first one",
+            tuple((partial(lambda _s, j, own, t: j // own // t * t, t=t), f"{t} entries") for t in _FEW),
+        ),
+        (
+            "page-of-the-last-entry-read",
+            "of each sequence so many entries of the page table are read, and keys behind them from the last of these",
+            tuple((partial(lambda _s, j, own, t: (j // own).clamp(max=t - 1), t=t), f"{t} entries") for t in _FEW),
+        ),
+        (
             "page-after",
             "the page of a key is looked up one entry too late",
             ((lambda s, j, own: torch.minimum(j // own + 1, _last(s, own)), ""), (lambda _s, j, own: j // own + 1, "")),

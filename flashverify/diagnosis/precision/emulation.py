@@ -118,6 +118,6 @@ def _merged(pieces: list[_Running], steps: Steps, sink: Tensor | None) -> tuple[
     pivot, some = _pivot(stacked.amax(0))
     weights = (stacked - pivot).exp()
     total = torch.where(some, weights.sum(0), 1.0)
-    shares = steps.part_weight(weights / total)
+    shares = steps.part_weight(steps.part_exponent(stacked - pivot).exp() / total)
     o = sum(share * part for share, part in zip(shares, parts, strict=False))
     return torch.as_tensor(o), pivot + total.log(), some

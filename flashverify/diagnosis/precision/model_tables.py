@@ -82,6 +82,8 @@ PIECES: tuple[tuple[str, str, bool], ...] = (
     ("part_o", "O of each piece{}, {} before the pieces are merged", False),
     ("part_lse", "the LSE of each piece{}, {} before the pieces are merged", False),
     ("part_lse", "the LSE in base 2 of each piece{}, {} before the pieces are merged", True),
+    ("part_exponent", "the LSE of each piece{} minus the largest, {}", False),
+    ("part_exponent", "the LSE of each piece{} minus the largest, in base 2, {}", True),
     ("part_weight", "the weight of each piece{}, {} before the pieces are merged", False),
 )
 """Step, words of the size and the rounding, and whether it is rounded in base 2."""

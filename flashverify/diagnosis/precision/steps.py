@@ -53,6 +53,7 @@ class Steps:
         undivided: O before its division, at the end.
         divisor, reciprocal: what O is divided by, and its reciprocal.
         part_o, part_lse, part_weight: of the pieces of keys that are merged: O, the LSE, the weight.
+        part_exponent: the LSE of such a piece minus the largest one, in its weight.
         delta_product: the products that delta sums.
         delta: rowsum(dO * O).
         shift: delta minus the gradient through the LSE.
@@ -116,6 +117,7 @@ class Steps:
     reciprocal: Rounding | None = None
     part_o: Rounding = same
     part_lse: Rounding = same
+    part_exponent: Rounding = same
     part_weight: Rounding = same
     delta_product: Rounding = same
     delta: Rounding = same

@@ -60,8 +60,10 @@ def _otherwise(mask: Mask, thing: str, far: int) -> Mask | None:
         return replace(mask, window=(left, right))
     name = thing.replace("-", "_")
     lengths = getattr(mask, name)
-    shorter: Any = None if lengths is None else {name: tuple(max(0, n - far) for n in lengths)}
-    return None if shorter is None else replace(mask, **shorter)
+    if lengths is None:
+        return None
+    shorter: dict[str, Any] = {name: tuple(max(0, n - far) for n in lengths)}
+    return replace(mask, **shorter)
 
 
 def _tile(case: Case) -> int:

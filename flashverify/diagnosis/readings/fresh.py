@@ -29,8 +29,8 @@ _TAME = 8
 _SOME = 0.6
 """Share of the variants that fail, below which sizes are tried that lie at the edge of tiles."""
 _FAILING = 4
-_LOW_CAP = 1.0
-"""A softcap beside which usual logits are neither small nor large."""
+_LOW_CAPS = ((1.0, 18, 34), (2.0, 5, 60))
+"""Softcaps beside which usual logits are neither small nor large, with rows and keys that are added."""
 LARGEST_READ = 50_000
 """Pairs of rows and keys of all heads up to which a case is read."""
 _ROWS, _KEYS = 40, 300
@@ -64,7 +64,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
         large = [max(failing, key=of) for of in (_keys, _rows, _parts, _group, _others)]
         otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
         large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
-        large += [s for s in failing if s.case.logits.softcap == _LOW_CAP][:1]
+        large += [s for s in failing if s.case.logits.softcap in {cap for cap, *_ in _LOW_CAPS}][:2]
         found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
         found.append(scene)
@@ -111,10 +111,10 @@ def _in_parts(subject: Subject, case: Case) -> Iterator[Case]:
 
 
 def _bent(subject: Subject, case: Case) -> Iterator[Case]:
-    """A case whose usual logits lie on both sides of its cap."""
-    if case.logits.softcap:
-        low = replace(case, logits=replace(case.logits, softcap=_LOW_CAP))
-        found = grown(low, 18, 34, regime="normal", seed=187, dim=32)
+    """Cases whose usual logits lie on both sides of their cap."""
+    for cap, rows, keys in _LOW_CAPS if case.logits.softcap else ():
+        low = replace(case, logits=replace(case.logits, softcap=cap))
+        found = grown(low, rows, keys, regime="normal", seed=187 + rows, dim=32)
         if found is not None and subject.supports.refusal(found) is None:
             yield found
 

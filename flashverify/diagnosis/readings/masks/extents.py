@@ -19,6 +19,7 @@ from flashverify.diagnosis.readings.masks.ends import (
     visible_of,
 )
 from flashverify.diagnosis.readings.masks.extent import Extent
+from flashverify.diagnosis.readings.masks.pattern_blocks import seen_blocks
 from flashverify.diagnosis.readings.masks.pieces import behind_empty, pieces
 from flashverify.diagnosis.readings.masks.ring_pieces import ring_pieces
 from flashverify.diagnosis.readings.masks.whole_tiles import tails, whole_tiles
@@ -56,6 +57,7 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     yield seen(_count("last", ahead), lambda s: key_of(s) > ends_of(s)[1] - ahead)
     yield seen(_count("first", back), lambda s: key_of(s) < ends_of(s)[0] + back)
     yield from _of_window(scene, wrong, seen)
+    yield from seen_blocks(scene, wrong, seen)
     for t in sizes_of(scene):
         yield from tiled(t, seen)
     yield from whole_tiles(scene, seen)

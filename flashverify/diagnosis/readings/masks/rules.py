@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +12,7 @@ from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.places import PLACES, region_of
 from flashverify.diagnosis.readings.masks.extents import EVERY, visible_extents
 from flashverify.diagnosis.readings.masks.hidden import hidden_extents
+from flashverify.diagnosis.readings.masks.pattern_blocks import hidden_blocks
 from flashverify.diagnosis.readings.masks.stored import stored_extents
 from flashverify.diagnosis.readings.masks.walks import walked
 
@@ -83,7 +84,8 @@ def rules(scene: Scene, wrong: Tensor, asked: Tensor, output: str, *, hidden: bo
     late: list[_Set] = []
     exact: dict[bool, list[Rule]] = {False: [], True: []}
     every: list[_Set] = []  # the first that holds all wrong pairs
-    for extent in (hidden_extents if hidden else visible_extents)(scene, wrong):
+    sets = chain(hidden_extents(scene, wrong), hidden_blocks(scene)) if hidden else visible_extents(scene, wrong)
+    for extent in sets:
         mine = extent.where(scene) & asked
         if bool((wrong & ~mine).any()):
             continue

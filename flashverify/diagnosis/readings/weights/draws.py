@@ -38,12 +38,12 @@ def other_draws() -> Iterator[tuple[str, Callable[[Effect], Tensor | None]]]:
 
 
 def draws_at(effect: Effect, of: Callable[[Tensor], Tensor], what: str) -> Tensor | None:
-    """What the draws of other keys or rows multiply the weights by, `[B, Hq, Sq, Sk]`.
+    """What the draws of other keys, rows or heads multiply the weights by, `[B, Hq, Sq, Sk]`.
 
     Args:
         effect: a case; None without dropout.
-        of: of the numbers of keys or rows, those whose draws are taken.
-        what: `key` or `row`.
+        of: of the numbers of keys, rows or heads, those whose draws are taken.
+        what: `key`, `row` or `head`.
     """
     return _factor(effect, lambda _, pairs: {what: of(getattr(pairs, what)).clamp(min=0)})
 

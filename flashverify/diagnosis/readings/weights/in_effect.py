@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
+from flashverify.diagnosis.readings.weights.dependences import logits_depend, sums_depend
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.limited_sums import limited_sum
 from flashverify.diagnosis.readings.weights.lse_in_effect import Row, lse_words
@@ -42,6 +43,8 @@ _CLEAR = 0.05
 """Weights that are so far apart show in O, whose V is as large."""
 _FITTING = 8
 """Models that make the weights and leave the row sums open, among which one is looked for that does not."""
+_ROUNDING = 0.01
+"""How far from 1 the sums of weights may be for an error of precision."""
 _ONE = 1e-3
 """Relative distance at which row sums have a factor in common."""
 
@@ -75,7 +78,7 @@ def weights_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if not tested_on([each.scene for each in wrong]):
         return _right(effects)
     rows = _model(trials, wrong)
-    return [] if rows is None else _in_words(rows)
+    return logits_depend(wrong) if rows is None else _in_words(rows)
 
 
 def _lse_off(effect: Effect) -> bool:
@@ -168,7 +171,11 @@ def _in_words(rows: list[Row]) -> list[Said]:
         )
     elif mass is None:
         (low, high), whose = _sums(rows), "these" if model.words else "the declared ones"
+        if max(1 - low, high - 1) < _ROUNDING:
+            return said + lse_words(rows)
         own = f"the weights of a row are {whose} up to a factor of its own, which no known row sum explains: they sum to {low:.3g} ... {high:.3g} times what they should"
+        if same := sums_depend(rows):
+            own += f", as much in all rows {same}"
         said.append(Said(own, cases, part=True))
     elif mass[:1].isdigit():
         said.append(Said(f"the weights of each row sum to {mass} times what they should", cases))

@@ -34,7 +34,7 @@ _NEAR = 4
 class _Row(NamedTuple):
     """Rows of a case: index of each, with what its logits are off and how far that may be wrong, `[rows, Sk]`; which pairs were read."""
 
-    at: tuple[Tensor, Tensor, Tensor]
+    at: tuple[Tensor, ...]
     off: Tensor
     tolerance: Tensor
     read: Tensor
@@ -61,6 +61,9 @@ def mapped_terms(effect: Effect) -> Iterator[Term]:
 def _values(effect: Effect, name: str, words: str) -> Iterator[tuple[str, Value]]:
     """Sentences, and what is added to the declared logits."""
     case = effect.scene.case
+    for form in index_forms(case.heads_q - 1):
+        has = "has the slope" if name == "slopes" else "is that"
+        yield f"{words} {has} of query head {form.words.format(*['h'] * 2)}", partial(_of_heads, of=form.of, name=name)
     if name == "bias":
         if case.mask.packed is None:
             for axis, letter, what in ((3, "j", "key"), (2, "i", "row")):
@@ -121,6 +124,16 @@ def _moved(effect: Effect, of: Of, axis: int) -> Tensor | None:
     if int(to.min()) < 0 or int(to.max()) >= bias.shape[axis]:
         return None
     return bias.index_select(axis, to) - bias
+
+
+def _of_heads(effect: Effect, of: Of, name: str) -> Tensor | None:
+    """A bias of other query heads less the declared one; None where a number leads out of them."""
+    old, count = bias_of(effect, name), effect.scene.case.heads_q
+    to = of(torch.arange(count))
+    if old is None or int(to.min()) < 0 or int(to.max()) >= count:
+        return None
+    old = old.expand(-1, count, -1, -1)
+    return old.index_select(1, to) - old
 
 
 def _far(effect: Effect, of: Of, name: str) -> Tensor | None:
