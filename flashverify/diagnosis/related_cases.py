@@ -135,16 +135,9 @@ def _candidates(case: Case) -> Iterator[Case | None]:
             yield grown(case, rows, keys, regime="normal", seed=number, **heads)
             yield grown(case, rows, keys, regime="normal", seed=11 + number, dim=32, heads_q=4, heads_kv=2, batch=2)
             yield grown(case, rows, keys, regime="normal", seed=31 + number, heads_q=6, heads_kv=2)
-            if group > 1 and case.heads_kv == 1:  # of two heads each is the other's neighbour
-                yield grown(case, rows, keys, regime="normal", seed=71 + number, heads_q=5, heads_kv=1)
-            if group > 1:
-                yield grown(
-                    case, rows, keys, regime="normal", seed=51 + number, heads_q=(4 + number % 2) * case.heads_kv
-                )
-            # of two each is the next one and the one before
-            yield grown(case, rows, keys, regime="normal", seed=41 + number, heads_q=6, heads_kv=3, batch=3)
             yield grown(case, rows, keys, regime="ascending", seed=21 + number)
             yield grown(case, rows, keys, regime="logits-1e3", seed=41 + number)
+    yield from _with_more_heads(case)
     yield grown(case, 18, 34, regime="normal", seed=5, dtype="fp32", precision="ieee")
     for regime in ("logits-1e2", "logits-1e3", "negative", "logits-1e4"):
         yield grown(case, 40, 40, regime=regime, seed=6)
@@ -158,6 +151,15 @@ def _candidates(case: Case) -> Iterator[Case | None]:
         yield grown(case, 0, 0, regime=regime, seed=seed)
         yield grown(case, 0, 0, regime="normal", seed=seed, dim=32, **heads)
     yield grown(case, 1, 1, regime=case.values.regime, seed=case.values.seed + 1)
+
+
+def _with_more_heads(case: Case) -> Iterator[Case | None]:
+    """Cases with heads and sequences enough that of no two each is both the next one and the one before."""
+    group = case.heads_q // case.heads_kv
+    for number, (rows, keys) in enumerate((_SIZES[1], _SIZES[4])):
+        if group > 1:
+            yield grown(case, rows, keys, regime="normal", seed=51 + number, heads_q=(5 - number) * case.heads_kv)
+        yield grown(case, rows, keys, regime="normal", seed=43 + number, heads_q=6, heads_kv=3, batch=3)
 
 
 def _with_short_sequences(case: Case) -> Iterator[Case | None]:

@@ -86,7 +86,7 @@ READ = [
     (
         {"alibi_slopes": lambda s, slopes: slopes[torch.arange(len(slopes)) // 2 * 2]},
         FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + "alibi=yes",
-        "ALiBi has the slope of query head h // 2 * 2",
+        "ALiBi has the slope of the first query head of its pair",
     ),
     (
         at_least(1.5),
