@@ -236,3 +236,17 @@ def test_only_a_case_of_many_scores_may_leave_a_gpu_without_memory(monkeypatch, 
 
     assert verdict.status is status
     assert "CUDA out of memory" in verdict.message
+
+
+def test_a_large_query_of_one_head_does_not_meet_the_keys_of_another():
+    """Their product would leave fp32; each with the ones of its own head stays far inside."""
+    case = parse_case("fv1 heads_q=2 heads_kv=2 seq_q=4 seq_k=4 dtype=fp32 backward=no")
+    problem, _ = materialize(case)
+    inputs = inputs_of(problem)[0]
+    q, k = (torch.ones_like(x) for x in (inputs.q, inputs.k))
+    q[:, 0], k[:, 1] = 2.0**70, 2.0**70
+    apart = dataclasses.replace(inputs, q=q, k=k)
+    together = dataclasses.replace(inputs, q=q, k=k.flip(1))
+
+    assert stays_in_range(problem, apart, torch.ones(case.shape_o), Form())
+    assert not stays_in_range(problem, together, torch.ones(case.shape_o), Form())

@@ -35,7 +35,7 @@ def stays_in_range(problem: Problem, inputs: Inputs, o: torch.Tensor, form: Form
     """
     limit = min(FORMATS[problem.case.dtype].max, OVERFLOW_FP32)
     scale = max(abs(inputs.scale), 1.0)
-    products = float((inputs.q.abs() @ _largest(inputs.k)).amax())
+    products = _largest_product(inputs.q, inputs.k)
     logits = products * scale + _added(problem)
     narrow_o = form.o_accum != "fp32" or form.pv_dtype != "fp32" or form.partial_dtype != "fp32"
     largest = [
@@ -54,7 +54,7 @@ def _backward(problem: Problem, inputs: Inputs, o: torch.Tensor, form: Form, lim
     """The largest dS, which is cast to the format of the inputs, and the largest sum of a gradient, each with its limit."""
     assert inputs.do is not None
     do, scale = inputs.do.abs(), max(abs(inputs.scale), 1.0)
-    values = float((do @ _largest(inputs.v)).amax()) / (1.0 - inputs.dropout)
+    values = _largest_product(do, inputs.v) / (1.0 - inputs.dropout)
     delta = float((do * o.double().abs().nan_to_num(0.0, 0.0, 0.0)).sum(-1).amax())
     dlse = 0.0 if inputs.dlse is None else float(inputs.dlse.abs().amax())
     ds = (values + delta + dlse) * scale
@@ -64,9 +64,10 @@ def _backward(problem: Problem, inputs: Inputs, o: torch.Tensor, form: Form, lim
     return [(ds, limit), (sums, OVERFLOW_FP32 if form.grad_accum == "fp32" else limit)]
 
 
-def _largest(x: torch.Tensor) -> torch.Tensor:
-    """The largest magnitude of each channel of `[B, H, S, D]`."""
-    return x.abs().amax((0, 1, 2))
+def _largest_product(rows: torch.Tensor, keys: torch.Tensor) -> float:
+    """What no sum of products of a row `[B, Hq, Sq, D]` with a key of its head `[B, Hkv, Sk, D]` exceeds: with the largest magnitude of each channel."""
+    largest = keys.abs().amax(2, keepdim=True).repeat_interleave(rows.shape[1] // keys.shape[1], 1)
+    return float((rows.abs() @ largest.mT).amax())
 
 
 def _added(problem: Problem) -> float:
