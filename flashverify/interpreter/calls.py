@@ -41,7 +41,7 @@ class Globals:
     """Names that replayed functions find in their modules: where one means something else, nothing is replayed."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}
+        self._seen: dict[tuple[int, str], tuple[Callable[[str], Any], Any]] = {}
 
     def watch(self, function: Any) -> None:
         """Remember what the names of a function mean now."""
@@ -54,15 +54,15 @@ class Globals:
                 if not meant.__name__.startswith("triton"):
                     self._watch(vars(meant), code)
             elif meant is not self:
-                self._seen[id(names), name] = (names, meant)
+                self._seen[id(names), name] = (names.get, meant)
         for inner in code.co_consts:
             if isinstance(inner, CodeType):
                 self._watch(names, inner)
 
     def changed(self) -> bool:
         """Whether one means something else now; they are forgotten then."""
-        for (_, name), (names, before) in self._seen.items():
-            if names.get(name) is not before:
+        for (_, name), (meaning, before) in self._seen.items():
+            if meaning(name) is not before:
                 self._seen.clear()
                 return True
         return False

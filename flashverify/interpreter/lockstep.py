@@ -49,8 +49,15 @@ def _aligned(*arrays: Any) -> list[Any]:
 
 def _fits(ptrs: Any, held: Any) -> bool:
     """Whether what a handle is a broadcast of can be broadcast to the pointers."""
-    part, shape = part_of(held), ptrs.shape
-    return part.ndim == len(shape) and all(n in (1, m) for n, m in zip(part.shape, shape, strict=True))
+    part, shape = part_of(held).shape, ptrs.shape
+    if part == shape:
+        return True
+    if len(part) != len(shape):
+        return False
+    for n, m in zip(part, shape, strict=True):  # noqa: SIM110, a generator takes three times as long
+        if n not in (1, m):
+            return False
+    return True
 
 
 class Lockstep(Layer):

@@ -1,13 +1,17 @@
 """Kernels whose arguments are tuples with names: types, replays, reports and races as with flat arguments."""
 
+import operator
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import triton
 import triton.language as tl
 
 from flashverify.interpreter import Sanitizer, session, watch
+from flashverify.interpreter.hooks import handle
+from flashverify.interpreter.keys import hold, key_of
 from flashverify.interpreter.layer import leaves
 
 
@@ -99,3 +103,37 @@ def test_leaves_are_named_by_their_place():
 
     assert list(found) == ["n", "x", "x.row", "f.scale", "f.shift", "f.table", "f.table.row", "pair.0", "pair.1.0"]
     assert found["f.table"] == "b"
+
+
+def test_a_record_of_a_launch_has_the_form_of_any_other_like_it():
+    def scalar(kind, value=0):
+        return tl.core.tensor(handle(np.array([value]), kind), kind)
+
+    def form(view):
+        inputs = []
+        return key_of("call", (view,), {}, inputs), inputs
+
+    held = Factors(tl.constexpr(2), scalar(tl.int32), View(scalar(tl.int32), scalar(tl.int64)))
+    others = [
+        Factors(tl.constexpr(3), scalar(tl.int32), View(scalar(tl.int32), scalar(tl.int64))),
+        Factors(tl.constexpr(2), scalar(tl.int64), View(scalar(tl.int32), scalar(tl.int64))),
+        Factors(tl.constexpr(2), scalar(tl.int32), View(None, scalar(tl.int64))),
+        Factors(tl.constexpr(2), scalar(tl.int32), Rows(scalar(tl.int32), scalar(tl.int64))),
+    ]
+    alike = Factors(tl.constexpr(2), scalar(tl.int32, 5), View(scalar(tl.int32, 6), scalar(tl.int64, 7)))
+    before = form(held)[0]
+    hold([held])
+    try:
+        key, inputs = form(held)
+        inside, pieces = form(held.table)
+        keys = {form(other)[0] for other in others}
+        same, tensors = form(alike)
+    finally:
+        hold(())
+
+    assert key == before == same == form(held)[0]
+    assert len({key, *keys}) == 1 + len(others)
+    assert inside == form(held.table)[0]
+    assert all(map(operator.is_, inputs, (held.shift, *held.table)))
+    assert all(map(operator.is_, pieces, held.table))
+    assert all(map(operator.is_, tensors, (alike.shift, *alike.table)))

@@ -6,9 +6,9 @@ import gc
 
 __all__ = ["settle_collector"]
 
-_THRESHOLDS = (5_000, 20, 100)
-"""Objects more, collections of the youngest, and of the middle generation, before the next one is collected. A judged case leaves some
-5,000 objects; by Python's own 700, 10 and 10 the collector takes a fifteenth of a worker's time."""
+_THRESHOLDS = (5_000, 20, 20)
+"""Objects more, collections of the youngest, and of the middle generation, before the next one is collected: about every case, 20 cases
+and 400 cases. By Python's own 700, 10 and 10 the collector takes a fifteenth of a worker's time."""
 
 
 def settle_collector() -> None:
