@@ -122,7 +122,8 @@ def _about(read: Readings, output: str) -> bool:
 
 def _of_gradients(answer: Named) -> bool:
     """Whether it is one name, about gradients alone: what is read of masks says less of their sums, and not when they are wrong."""
-    return not unlike(answer) and answer.claims[0].scope <= set(BACKWARD)
+    scope = answer.claims[0].scope
+    return bool(scope) and scope <= set(BACKWARD) and not unlike(answer)
 
 
 def _doubted(answer: Named) -> bool:
