@@ -69,7 +69,7 @@ class Hearing:
         A name that holds always, on enough cases, and has no rival is said without more. Any other one is held against the cases that
         the readings run, which it never saw: it goes where they are wrong in another way, and gives way to a reading that says
         exactly what is wrong where it does not. Of two that say it equally well the one without conditions and rivals leads; a reading
-        leads only if right cases were asked about it too, and not before a name that is about gradients and their sums alone.
+        leads only if right cases were asked about it too, and not before a name about gradients alone.
         """
         if not _doubted(answer):
             return Ruling(answer)
@@ -121,8 +121,9 @@ def _about(read: Readings, output: str) -> bool:
 
 
 def _of_gradients(answer: Named) -> bool:
-    """Whether it is one name, of a semantics that no forward can have: what is read of masks says less of it."""
-    return not unlike(answer) and set(answer.claims[0].semantics.outputs) <= set(BACKWARD)
+    """Whether it is one name, about gradients alone: what is read of masks says less of their sums, and not when they are wrong."""
+    scope = answer.claims[0].scope
+    return bool(scope) and scope <= set(BACKWARD) and not unlike(answer)
 
 
 def _doubted(answer: Named) -> bool:

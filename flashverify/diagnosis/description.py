@@ -28,6 +28,8 @@ __all__ = ["described"]
 _SHARES = {"conditions": 0.97, "growth": 1.0}
 _SURVEYED = 40
 """Cases that differ from the failing one in one respect."""
+_PLAIN = ("seq_q >= 1", "seq_k >= 1", "backward == yes")
+"""Conditions that say no more than that there is something to be wrong."""
 _FEW = 3
 """Failing cases, on each of which a place is a part of the whole, from which on the place is named."""
 
@@ -54,7 +56,8 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
     conditions: tuple[Condition, ...] = ()
     if dependence.tested and dependence.rule is not None and dependence.rule.conditions:
         conditions = dependence.rule.conditions
-        sentences[0] += f": {in_words(conditions)}"
+        told = [each for each in conditions if str(each) not in _PLAIN]
+        sentences[0] += f": {in_words(told)}" if told else ""
     elif failing and right:
         sentences += _smallest(failing)
     place = _common_place(failing)

@@ -79,7 +79,7 @@ def neighbours(supports: Supports, case: Case) -> Iterator[Case]:
 
 def simplifications(supports: Supports, case: Case) -> Iterator[Case]:
     """Cases that `supports` accepts, each without one of the things that `case` has."""
-    plain = Grad(backward=case.grad.backward)
+    plain, small = Grad(backward=case.grad.backward), max(8, supports.dim_multiple)
     found: list[Case | None] = [change(case, mask=without_part(case.mask, part.name)) for part, _ in case.mask.given()]
     found += [change(case, **m.setting(case, m.absent)) for m in MODIFIERS if m.of(case)]
     found += [change(case, launch=tuple(pair for pair in case.launch if pair != dropped)) for dropped in case.launch]
@@ -96,7 +96,6 @@ def simplifications(supports: Supports, case: Case) -> Iterator[Case]:
         change(case, values=replace(case.values, edits=())),
         change(case, values=replace(case.values, regime="normal", edits=())),
     ]
-    small = max(8, supports.dim_multiple)
     found += [change(case, dim_qk=small, dim_v=small), change(case, dim_v=case.dim_qk)]
     found += [resized(case, 3, case.seq_k), resized(case, case.seq_q, 3), resized(case, 3, 3), resized(case, 20, 20)]
     found += [resized(case, case.seq_q // 2, case.seq_k // 2), resized(case, case.seq_q // 2, case.seq_k)]

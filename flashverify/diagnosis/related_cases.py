@@ -137,7 +137,7 @@ def _candidates(case: Case) -> Iterator[Case | None]:
             yield grown(case, rows, keys, regime="normal", seed=31 + number, heads_q=6, heads_kv=2)
             yield grown(case, rows, keys, regime="ascending", seed=21 + number)
             yield grown(case, rows, keys, regime="logits-1e3", seed=41 + number)
-    yield from _with_more_heads(case)
+    yield from _with_larger_groups(case)
     yield grown(case, 18, 34, regime="normal", seed=5, dtype="fp32", precision="ieee")
     for regime in ("logits-1e2", "logits-1e3", "negative", "logits-1e4"):
         yield grown(case, 40, 40, regime=regime, seed=6)
@@ -153,13 +153,12 @@ def _candidates(case: Case) -> Iterator[Case | None]:
     yield grown(case, 1, 1, regime=case.values.regime, seed=case.values.seed + 1)
 
 
-def _with_more_heads(case: Case) -> Iterator[Case | None]:
-    """Cases with heads and sequences enough that of no two each is both the next one and the one before."""
+def _with_larger_groups(case: Case) -> Iterator[Case | None]:
+    """Cases with groups of four and of five heads: of three, the first one lost leaves the last two. None without groups."""
     group = case.heads_q // case.heads_kv
-    for number, (rows, keys) in enumerate((_SIZES[1], _SIZES[4])):
-        if group > 1:
-            yield grown(case, rows, keys, regime="normal", seed=51 + number, heads_q=(5 - number) * case.heads_kv)
-        yield grown(case, rows, keys, regime="normal", seed=43 + number, heads_q=6, heads_kv=3, batch=3)
+    rows, keys = _SIZES[1]
+    for members in (4, 5) if group > 1 else ():
+        yield grown(case, rows, keys, regime="normal", seed=51 + members, heads_q=members * case.heads_kv)
 
 
 def _with_short_sequences(case: Case) -> Iterator[Case | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from flashverify.case.changes import change
 from flashverify.diagnosis.claims import Answer
 from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.settings import other_settings
@@ -12,6 +13,8 @@ from flashverify.diagnosis.settings import other_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.case.case import Case
+    from flashverify.case.supports import Supports
     from flashverify.diagnosis.claims import Claim
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
@@ -20,6 +23,10 @@ __all__ = ["standing", "surveyed"]
 
 _SHARE = 0.62
 """Of the time, at whose end no further case is asked."""
+_WIDE = 64
+"""Head dims above which many kernels take another path."""
+_LATEST = 0.75
+"""The same for the one case that tells most of a wide one."""
 _SURVEYED = 24
 """Cases that differ from the failing one in one respect and must fail as well for a claim without conditions."""
 _OTHERWISE = 1 / 3
@@ -51,7 +58,16 @@ def _survey(trials: Trials, scene: Scene, claim: Claim) -> Iterator[Answer]:
         simplifications(supports, scene.case),
         islice(neighbours(supports, scene.case), _SURVEYED),
     )
-    return (claim.answer(other) for other in trials.of(cases, share=_SHARE))
+    others = chain(trials.of(_with_usual_dims(supports, scene.case), share=_LATEST), trials.of(cases, share=_SHARE))
+    return (claim.answer(other) for other in others)
+
+
+def _with_usual_dims(supports: Supports, case: Case) -> Iterator[Case]:
+    """The case with head dims that every path of a kernel takes, where its own are wider."""
+    if max(case.dim_qk, case.dim_v) > _WIDE:
+        other = change(case, dim_qk=_WIDE, dim_v=_WIDE)
+        if other is not None and supports.refusal(other) is None:
+            yield other
 
 
 def surveyed(trials: Trials, scene: Scene, claim: Claim) -> bool:

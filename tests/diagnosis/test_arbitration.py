@@ -109,6 +109,15 @@ def test_of_two_that_say_it_equally_well_the_one_without_conditions_is_the_title
     )
 
 
+def test_a_name_with_conditions_about_gradients_alone_stays_the_title(monkeypatch):
+    first = claim("causal-ignored", "causal != no")
+    for scope, leads in ((frozenset({"dk", "dv"}), False), (frozenset({"o", "dk"}), True)):
+        first.scope = scope
+        ruling, _ = ruled(monkeypatch, planted(**IGNORED), answer(first), EXACT)
+
+        assert ruling.leads is leads
+
+
 def test_a_reading_about_which_right_cases_were_not_asked_is_a_line_beside_the_name(monkeypatch):
     given = answer(claim("causal-ignored", "causal != no"))
     ruling, start = ruled(monkeypatch, planted(**IGNORED), given, EXACT._replace(both=False))

@@ -5,6 +5,7 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.naming import named
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
 from flashverify.diagnosis.readings.backward.proportions import proportional
 from flashverify.diagnosis.trials import Trials
@@ -169,11 +170,10 @@ def test_the_detail_of_a_name_is_one_that_explains_every_case():
     def first_rows(s):
         s.dsink = (s.sink_weight * (s.dlse - s.delta) * (torch.arange(s.lse.shape[2]) < 64)).sum((0, 2))
 
-    case = parse_case("fv1 seq_q=65 seq_k=3 dim_qk=16 dim_v=16 dtype=fp32 sink=yes")
-    verdict = Verdict("accuracy", Status.FAIL, output="dsink", error="bound")
-    found = diagnose(stepwise(at_end=first_rows), case, verdict, seconds=60.0)
-    assert found.name == "dsink-of-some-rows"
-    assert "of the first tile of 64" in found.sentence
+    trials = Trials(stepwise(at_end=first_rows), 60.0)
+    scene = trials.scene(parse_case("fv1 seq_q=65 seq_k=3 dim_qk=16 dim_v=16 dtype=fp32 sink=yes"))
+    first = named(trials, scene).claims[0]
+    assert (first.semantics.name, first.detail) == ("dsink-of-some-rows", "of the first tile of 64")
 
 
 def test_a_group_of_another_size_tells_which_head_is_lost():

@@ -90,12 +90,12 @@ def _of_operands(scene: Scene, i: Inputs, p: Tensor, ds: Tensor, steps: Steps) -
     """dQ, dK and dV."""
     assert i.do is not None
     do, k = i.do, i.k.repeat_interleave(scene.group, 1)
-    tile = None if steps.accumulator is same else steps.tile
+    tile = None if steps.accumulator is same and steps.share is same else steps.tile
 
     def summed(parts: list[Tensor]) -> Tensor:
         total = torch.zeros_like(parts[0])
         for part in parts:
-            total = steps.accumulator(total + part)
+            total = steps.accumulator(total + steps.share(part))
         return total
 
     def of_keys(left: Tensor, right: Tensor, factor: float) -> Tensor:

@@ -6,19 +6,21 @@ import dataclasses
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.diagnosis.precision.backward import backward
 from flashverify.diagnosis.precision.emulation import forward
+from flashverify.diagnosis.precision.flat_slopes import without_slope
 from flashverify.diagnosis.precision.models import TILES, Model, models
 from flashverify.diagnosis.precision.rounding import same
 from flashverify.diagnosis.precision.steps import declared
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -175,12 +177,23 @@ def best(scenes: list[Scene], names: frozenset[str], deadline: float, others: tu
             fits = _fits(scenes, names, deadline, finer)
     fits.sort(key=lambda fit: -fit.explained)
     fits = [fit for fit in fits if not contradicted(fit.model.change, fit.tile, names, others, finer=fit.finer)]
+    fits = [fit for fit in fits if not without_slope(fit.model.change, _runs(fit, scenes, names))]
     if not fits:
         return []
     left = max(1.0 - fits[0].explained, 1e-3)
     near = {fit.words: fit for fit in reversed(fits) if left > _CLEAR * (1.0 - fit.explained)}
     found = list(near.values())[::-1]
     return [fit for fit in found if not fit.model.several] or found
+
+
+def _runs(fit: Fit, scenes: list[Scene], names: frozenset[str]) -> Iterator[tuple[Steps, Callable[[Steps], float]]]:
+    for scene in scenes:
+        plain = _plain(scene, fit.tile, fit.finer)
+        yield plain, partial(_explained, scene, predicted(scene, plain, names), names)
+
+
+def _explained(scene: Scene, right: dict[str, Tensor], names: frozenset[str], steps: Steps) -> float:
+    return _share(scene, predicted(scene, steps, names), right, names)[0]
 
 
 def _fits(scenes: list[Scene], names: frozenset[str], deadline: float, finer: bool) -> list[Fit]:

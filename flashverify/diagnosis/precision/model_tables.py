@@ -56,6 +56,7 @@ ROUNDED: tuple[_Row, ...] = (
     ("dlse", "dLSE, {}", _OF_DELTA, "dlse", False),
     ("member", "the gradient of each query head of a group, {} before their sum", ("dk", "dv"), "", False),
     ("unscaled", "the gradient before its scale, {}", _DQ_DK, "", False),
+    ("share", "what each tile adds to the gradient, {} before the sum", ("dq", "dk", "dv"), "", True),
     ("ds_summed", "dS, {} before it is summed", ("dbias", "drelative_bias"), "", False),
     ("bias_sum", "the sum of dS, {} after each term", ("dbias",), "bias_shape", False),
     ("sink_weight", "the weight of the sink, {}", ("dsink",), "sink", False),

@@ -74,6 +74,7 @@ class Steps:
         lse: the LSE that is returned.
         o: O that is returned.
         member: dK and dV of each query head of a group.
+        share: what each tile adds to dQ, dK or dV.
         unscaled: dQ and dK before their scale.
         gradient: dQ, dK, dV and dbias that are returned.
         through_group: the accumulator of dK and dV goes through the heads of a group, not only through the rows of one.
@@ -140,6 +141,7 @@ class Steps:
     lse: Rounding = same
     o: Rounding = same
     member: Rounding = same
+    share: Rounding = same
     unscaled: Rounding = same
     gradient: Rounding = same
     through_group: bool = False

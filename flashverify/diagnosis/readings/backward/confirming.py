@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flashverify.case.modifiers.logits import MODIFIERS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.features import CONSEQUENCES, case_features
@@ -42,10 +43,12 @@ class Confirmed(NamedTuple):
     Attributes:
         wrong: that it explains.
         right: that are right, though it says that they are wrong.
+        otherwise: whether cases with more parts than the failing one are wrong in another way.
     """
 
     wrong: list[Scene]
     right: list[Scene]
+    otherwise: bool = False
 
     @property
     def always(self) -> bool:
@@ -99,10 +102,14 @@ def confirmed(
     needed, enough = (_PLACED_CLEAR, _PLACED) if placed else (_CLEAR, _FRESH)
     answers: dict[Case, Answer] = {}
     known = [each for each in trials.scenes.values() if each is not scene]
+    parts, otherwise = _parts(scene.case), False
     for each in known:
         answers[each.case] = claim.answer(each, only)
         if answers[each.case] is Answer.OTHERWISE:
-            return None
+            if _parts(each.case) <= parts:
+                return None
+            otherwise = True  # what it says of another part may be wrong as well
+            del answers[each.case]
     tried = 0
     for other in _fresh(trials, scene, placed, by_value):
         if other.case == scene.case:
@@ -118,7 +125,12 @@ def confirmed(
         return None
     wrong = [trials.scenes[case] for case, answer in answers.items() if answer in (Answer.CLEAR, Answer.EXPLAINED)]
     right = [trials.scenes[case] for case, answer in answers.items() if answer is Answer.RIGHT]
-    return Confirmed([scene, *wrong], right)
+    return Confirmed([scene, *wrong], right, otherwise)
+
+
+def _parts(case: Case) -> frozenset[str]:
+    """What a case has of masks and modifiers."""
+    return frozenset([*(part.name for part, _ in case.mask.given()), *(m.name for m in MODIFIERS if m.of(case))])
 
 
 def _fresh(trials: Trials, scene: Scene, placed: bool, by_value: bool) -> Iterator[Scene]:

@@ -51,6 +51,7 @@ _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
 _ASKED, _MOST_ASKED = 4, 10
 """Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
+_MORE_PARTS = "; cases that have more parts are wrong in another way as well"
 _LOOKED_AT, _MOST = 2, 0.8
 """Cases that are asked whether pairs are missing, and the share of the wrong ones that are not from which on none is said to be."""
 _ENOUGH = 2_000
@@ -136,7 +137,7 @@ def _elsewhere(trials: Trials, scene: Scene, outputs: list[str]) -> Iterator[tup
                 else None
             )
             if held is not None and held.always:
-                yield name, each.words()
+                yield name, each.words() + _MORE_PARTS * held.otherwise
                 break
 
 
@@ -159,7 +160,7 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
             by_value = isinstance(formula, SumFormula) and formula.place.by_value
             held = confirmed(trials, start, name, _build(formula), placed=placed, by_value=by_value)
             if held is not None and held.always:
-                said = formula.words(scene.inputs.dlse is not None)
+                said = formula.words(scene.inputs.dlse is not None) + _MORE_PARTS * held.otherwise
                 break
             if held is not None and second is None:
                 second = formula, held
@@ -199,7 +200,7 @@ def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Form
             held = confirmed(trials, scene, formula.output, _build(*sizes), placed=formula.place is not None)
             formula = without_size(formula)
         if held is not None and held.always:
-            return formula, ""
+            return formula, _MORE_PARTS * held.otherwise
         if held is not None and second is None:
             second = formula, sizes, held
     if second is None:

@@ -162,6 +162,13 @@ def _heads(own: Tensor, group: int) -> Iterator[Move]:
         ("the query head that has the number of the kv head", number // group),
         ("the query head that has the number of the member of the group", number % group),
         ("query head h % Hkv", number % (heads // group)),
+        (
+            "the query head of the group that has its number from the end",
+            number // group * group + group - 1 - number % group,
+        ),
+        ("the next query head of the group, in a ring", number // group * group + (number + 1) % group),
+        ("query head (h % Hkv) * group + h // Hkv", number % (heads // group) * group + number // (heads // group)),
+        ("query head (h % group) * Hkv + h // group", number % group * (heads // group) + number // group),
     ):
         yield Move(words, own[:, other])
 

@@ -55,6 +55,8 @@ NAMED = (
     Number("1 / the number of sequences", lambda scene: 1.0 / scene.case.batch, 1.2),
     Number("1 / Sq", lambda scene: 1.0 / max(1, scene.case.seq_q), 1.2),
     Number("1 / Sk", lambda scene: 1.0 / max(1, scene.case.seq_k), 1.2),
+    Number("1 / sqrt(Sq)", lambda scene: max(1, scene.case.seq_q) ** -0.5, 1.4),
+    Number("1 / sqrt(Sk)", lambda scene: max(1, scene.case.seq_k) ** -0.5, 1.4),
     Number("1 / Dv", lambda scene: 1.0 / scene.case.dim_v, 1.2),
     Number("1 / D", lambda scene: 1.0 / scene.case.dim_qk, 1.2),
     Number("1 - p", lambda scene: 1.0 - scene.case.dropout, 1.1),
