@@ -21,6 +21,7 @@ from flashverify.diagnosis.hypotheses.factors import FACTORS
 from flashverify.diagnosis.hypotheses.gradient_stores import GRADIENT_STORES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
 from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
+from flashverify.diagnosis.hypotheses.head_offsets import HEAD_OFFSETS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
@@ -108,6 +109,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *LSE_STORES,
     *ZEROS,
     *HEADS,
+    *HEAD_OFFSETS,
     *OPERANDS,
     *STATISTICS,
     *GRADIENTS,
