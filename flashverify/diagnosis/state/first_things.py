@@ -44,6 +44,8 @@ _HAS: dict[str, Callable[[Case], bool]] = {
     "scale": lambda _: True,
     "softcap": lambda case: case.logits.softcap is not None,
     "window": lambda case: case.mask.window is not None,
+    "window-left": lambda case: case.mask.window is not None and case.mask.window[0] is not None,
+    "window-right": lambda case: case.mask.window is not None and case.mask.window[1] is not None,
     "dropout": lambda case: bool(case.dropout),
     "slopes": lambda case: bool(case.logits.alibi),
     "sink": lambda case: case.logits.sink,
@@ -226,7 +228,7 @@ def _cases(subject: Subject, case: Case, name: str) -> Iterator[Case]:
 
 def _of_thing(name: str, words: str) -> bool:
     """Whether the words of a changed setting are about the thing."""
-    return words == ("another probability of dropout" if name == "dropout" else f"another {name}")
+    return words == ("another probability of dropout" if name == "dropout" else f"another {name.partition('-')[0]}")
 
 
 def _looked(subject: Subject, case: Case) -> Scene | None:
