@@ -74,7 +74,6 @@ def tiles_reshaped(self, problem, keep):
 
 
 DEFECTS = [
-    ("dropout-tile-reshaped", SQUARE + "dropout=0.5", {"kept": tiles_reshaped}),
     (
         "dropout-counted-in-tiles",
         SQUARE + "dropout=0.5",
@@ -85,3 +84,4 @@ DEFECTS = [
     ("dropout-stream-numbered-otherwise", MANY + "dropout=0.5", counted(heads_before_sequences)),
     ("dropout-counted-in-the-buffer", PACKED + "dropout=0.5", RowsOfTheBuffer),
 ]
+RESHAPED = [("dropout-tile-reshaped", SQUARE + "dropout=0.5", {"kept": tiles_reshaped})]
