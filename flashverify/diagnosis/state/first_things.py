@@ -124,7 +124,11 @@ def of_the_first_call(subject: Subject, case: Case, end: float, *, certain: bool
         return None
     has = _HAS | (_FEW_VALUES if certain else {})
     made: dict[Case, Problem] = {}
-    for thing in list(_fitting_things(subject, scene, before, has, made, end)):
+    things = list(_fitting_things(subject, scene, before, has, made, end))
+    if not things and (larger := _looked(subject, next(_cases(subject, case, ""), case))) is not None:
+        # a small case may have rows whose values no other problem says
+        things = list(_fitting_things(subject, larger, before, has, made, end)) if larger.failures else []
+    for thing in things:
         first = _first(before, thing.candidate.name, thing.keys[0][1], scene.case, has)
         if not certain and first is not None and _USUAL.get(thing.candidate.name, _never)(first):
             continue
