@@ -22,6 +22,7 @@ from flashverify.diagnosis.hypotheses.factors import FACTORS
 from flashverify.diagnosis.hypotheses.gradient_stores import GRADIENT_STORES
 from flashverify.diagnosis.hypotheses.gradients import GRADIENTS
 from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
+from flashverify.diagnosis.hypotheses.head_offsets import HEAD_OFFSETS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.hidden_maximum import HIDDEN_MAXIMUM
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
@@ -111,6 +112,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *LSE_STORES,
     *ZEROS,
     *HEADS,
+    *HEAD_OFFSETS,
     *OPERANDS,
     *STATISTICS,
     *GRADIENTS,

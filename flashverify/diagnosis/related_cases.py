@@ -45,11 +45,13 @@ def peaked(subject: Subject, case: Case) -> Iterator[Case]:
 
 
 def telling(subject: Subject, case: Case) -> Iterator[Case]:
-    """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, large blocks, one part more in the mask."""
+    """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, three heads and sequences, large blocks, one part more in the mask."""
     whole = -case.seq_k % 128
     found = [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
     if len(case.mask.given()) > 1 and case.mask.packed is None:  # parts that hide the same keys
         found.append(grown(replace(case, mask=Mask()), 5, 40, regime="normal", seed=57))
+    if case.batch * case.heads_q > 1:  # of two each one is the next one and the one before
+        found.append(grown(case, 5, 7, regime="normal", seed=59, heads_q=6, heads_kv=3, batch=3))
     blocks = case.mask.blocks
     if blocks is not None:
         large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))

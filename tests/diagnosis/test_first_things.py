@@ -35,6 +35,12 @@ def window(problem, first):
     return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
 
 
+def left_side(problem, first):
+    side = (first.case.mask.window[0], problem.case.mask.window[1])
+    mask = dataclasses.replace(problem.case.mask, window=side)
+    return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
+
+
 def causal(problem, first):
     mask = dataclasses.replace(problem.case.mask, causal=first.case.mask.causal)
     return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
@@ -68,6 +74,12 @@ def asked(subject, *texts):
             ("window=5,*", "window=2,4", "window=3,1"),
             "stale-window",
             "the first one with a window on the same sides",
+        ),
+        (
+            lambda: OfTheFirst(lambda p: p.window and p.window[0] is not None, left_side),
+            ("window=*,1", "window=5,2", "window=2,4", "window=3,1"),
+            "stale-window-left",
+            "the first call of the process that has one",
         ),
         (
             lambda: OfTheFirst(lambda p: p.softcap, cap, lambda p: p.k.shape[1]),

@@ -13,7 +13,13 @@ from tests.diagnosis.planted import planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
 
-DEFECTS = [*mask_defects.DEFECTS, *wiring_defects.DEFECTS, *draw_defects.DEFECTS, *option_defects.DEFECTS]
+DEFECTS = [
+    *mask_defects.DEFECTS,
+    *wiring_defects.DEFECTS,
+    *draw_defects.DEFECTS,
+    *option_defects.DEFECTS,
+    *draw_defects.RESHAPED,
+]
 SHARED = {
     "diagonal-shift-twice": {
         "causal-ignored",

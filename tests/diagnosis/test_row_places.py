@@ -156,3 +156,42 @@ def test_the_other_one_of_two_is_told_from_the_next_one_by_three(subject, length
     found = named(subject(), FORWARD + lengths)
 
     assert (found.name, found.also) == (name, ())
+
+
+class HeadsOfVByTheSizeOfK(Plain):
+    def forward(self, problem):
+        v, flat = problem.v, problem.v.flatten()
+        first = torch.arange(v.shape[0] * v.shape[1])[:, None] * problem.k[0, 0].numel()
+        at = (first + torch.arange(v[0, 0].numel())).clamp(max=flat.numel() - 1)
+        return super().forward(dataclasses.replace(problem, v=flat[at].view(v.shape)))
+
+
+class HeadsOfKInWholeTiles(Plain):
+    def forward(self, problem):
+        k, flat = problem.k, problem.k.flatten()
+        length, dim = k.shape[2:]
+        first = torch.arange(k.shape[0] * k.shape[1])[:, None] * (-(-length // 16) * 16 * dim)
+        at = (first + torch.arange(length * dim)).clamp(max=flat.numel() - 1)
+        return super().forward(dataclasses.replace(problem, k=flat[at].view(k.shape)))
+
+
+@pytest.mark.parametrize(
+    ("subject", "case", "detail"),
+    [
+        (
+            HeadsOfVByTheSizeOfK,
+            FORWARD.replace("dim_v=8", "dim_v=16"),
+            "heads of V as if they had as many channels as K has",
+        ),
+        (
+            HeadsOfKInWholeTiles,
+            FORWARD.replace("seq_k=7", "seq_k=30"),
+            "heads of K as if they had whole tiles of 16 rows",
+        ),
+    ],
+)
+def test_heads_that_begin_elsewhere_are_named(subject, case, detail):
+    found = named(subject(), case)
+
+    assert found.name == "heads-begin-elsewhere"
+    assert detail in found.sentence

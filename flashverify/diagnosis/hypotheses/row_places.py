@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["folds", "head_places", "own_places", "row_places", "taken"]
 
 _HEADS: tuple[tuple[str, _Heads], ...] = (
-    ("the first head of its group", lambda h, _kv, group: h // group * group),
-    ("the last head of its group", lambda h, _kv, group: h // group * group + group - 1),
-    ("the head with the number of its kv head", lambda h, _kv, group: h // group),
-    ("the head with the number of its member", lambda h, _kv, group: h % group),
-    ("head h % Hkv", lambda h, kv, _group: h % kv),
     ("the head that the order (member, kv head) gives", lambda h, kv, group: h % kv * group + h // kv),
     ("the head that the order (kv head, member) gives", lambda h, kv, group: h % group * kv + h // group),
     ("the member as far from the end of its group", lambda h, _kv, group: h // group * group + group - 1 - h % group),
     ("the head as far from the last one", lambda h, kv, group: kv * group - 1 - h),
+    ("the first head of its group", lambda h, _kv, group: h // group * group),
+    ("the head with the number of its kv head", lambda h, _kv, group: h // group),
+    ("the last head of its group", lambda h, _kv, group: h // group * group + group - 1),
+    ("the head with the number of its member", lambda h, _kv, group: h % group),
+    ("head h % Hkv", lambda h, kv, _group: h % kv),
     ("the last head", lambda h, kv, group: 0 * h + kv * group - 1),
     ("the head before, before the first the last one", lambda h, kv, group: (h - 1) % (kv * group)),
 )
@@ -46,17 +46,22 @@ def taken(x: Tensor, place: Place) -> Tensor:
     return x[b, h, i]
 
 
-def row_places(scene: Scene) -> Iterator[tuple[str, Place]]:
-    """Every other place, in words; none that is the row's own on the whole case."""
+def row_places(scene: Scene, heads: int = len(_HEADS)) -> Iterator[tuple[str, Place]]:
+    """Every other place, in words; none that is the row's own on the whole case.
+
+    Args:
+        scene: a run.
+        heads: how many of the other heads are asked, those first that no simpler semantics is about.
+    """
     yield from folds(scene)
-    yield from head_places(scene)
+    yield from head_places(scene, heads)
     yield from _sequences(scene)
 
 
-def head_places(scene: Scene) -> Iterator[tuple[str, Place]]:
-    """Other heads."""
+def head_places(scene: Scene, count: int = len(_HEADS)) -> Iterator[tuple[str, Place]]:
+    """Other heads, the first `count` of them."""
     own = own_places(scene)
-    for words, to in _HEADS:
+    for words, to in _HEADS[:count]:
         moved = to(own[1], scene.case.heads_kv, scene.group)
         if not torch.equal(moved, own[1]):
             yield words, (own[0], moved, own[2])

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WIRING_OF_ROWS"]
 
+_FEW = 6
+"""Other heads that are asked in the backward, where each costs a backward."""
+
 
 def _queries(scene: Scene) -> Iterator[Alternative]:
     """All channels of Q, or of a latent cache those that its values lack, or those that they have."""
@@ -92,7 +95,7 @@ def _do(scene: Scene) -> Iterator[Alternative]:
     i, o = scene.inputs, scene.o
     if i.do is None or not has_gradients(scene):
         return
-    for words, place in row_places(scene):
+    for words, place in row_places(scene, _FEW):
         moved = taken(i.do, place)
         yield Alternative(inputs=replace(i, do=moved), detail=words)
         if o is not None:
@@ -104,7 +107,7 @@ def _do(scene: Scene) -> Iterator[Alternative]:
 
 def _dlse(scene: Scene) -> Iterator[Alternative]:
     i = scene.inputs
-    for words, place in row_places(scene) if i.dlse is not None and has_gradients(scene) else ():
+    for words, place in row_places(scene, _FEW) if i.dlse is not None and has_gradients(scene) else ():
         yield Alternative(inputs=replace(i, dlse=taken(i.dlse, place)), detail=words)  # type: ignore[arg-type]
 
 
@@ -112,7 +115,7 @@ def _lse(scene: Scene) -> Iterator[Alternative]:
     """The LSE that the backward reads."""
     if scene.lse is None or not has_gradients(scene):
         return
-    for words, place in row_places(scene):
+    for words, place in row_places(scene, _FEW):
 
         def given(o: Tensor, lse: Tensor, place: Any = place) -> tuple[Tensor, Tensor]:
             moved = taken(lse, place)
@@ -122,7 +125,7 @@ def _lse(scene: Scene) -> Iterator[Alternative]:
 
 
 def _delta(scene: Scene) -> Iterator[Alternative]:
-    for words, place in row_places(scene) if has_gradients(scene) else ():
+    for words, place in row_places(scene, _FEW) if has_gradients(scene) else ():
         yield Alternative(
             steps=lambda s, place=place: replace(s, delta=taken(s.delta, place), delta_size=taken(s.delta_size, place)),
             detail=words,

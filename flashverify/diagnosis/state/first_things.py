@@ -44,6 +44,8 @@ _HAS: dict[str, Callable[[Case], bool]] = {
     "scale": lambda _: True,
     "softcap": lambda case: case.logits.softcap is not None,
     "window": lambda case: case.mask.window is not None,
+    "window-left": lambda case: case.mask.window is not None and case.mask.window[0] is not None,
+    "window-right": lambda case: case.mask.window is not None and case.mask.window[1] is not None,
     "dropout": lambda case: bool(case.dropout),
     "slopes": lambda case: bool(case.logits.alibi),
     "sink": lambda case: case.logits.sink,
@@ -122,7 +124,11 @@ def of_the_first_call(subject: Subject, case: Case, end: float, *, certain: bool
         return None
     has = _HAS | (_FEW_VALUES if certain else {})
     made: dict[Case, Problem] = {}
-    for thing in list(_fitting_things(subject, scene, before, has, made, end)):
+    things = list(_fitting_things(subject, scene, before, has, made, end))
+    if not things and (larger := _looked(subject, next(_cases(subject, case, ""), case))) is not None:
+        # a small case may have rows whose values no other problem says
+        things = list(_fitting_things(subject, larger, before, has, made, end)) if larger.failures else []
+    for thing in things:
         first = _first(before, thing.candidate.name, thing.keys[0][1], scene.case, has)
         if not certain and first is not None and _USUAL.get(thing.candidate.name, _never)(first):
             continue
@@ -226,7 +232,7 @@ def _cases(subject: Subject, case: Case, name: str) -> Iterator[Case]:
 
 def _of_thing(name: str, words: str) -> bool:
     """Whether the words of a changed setting are about the thing."""
-    return words == ("another probability of dropout" if name == "dropout" else f"another {name}")
+    return words == ("another probability of dropout" if name == "dropout" else f"another {name.partition('-')[0]}")
 
 
 def _looked(subject: Subject, case: Case) -> Scene | None:

@@ -97,7 +97,8 @@ def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | 
     end = time.monotonic() + _LOOKING * seconds
     if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
         return drawn
-    if (kept := of_the_first_call(subject, case, end, certain=False)) is not None:
+    half = min(end, time.monotonic() + _LOOKING * seconds / 2)
+    if (kept := of_the_first_call(subject, case, half, certain=False)) is not None:
         return kept
     found, end = None, time.monotonic() + _LOOKING * seconds
     if (what := follows_another(subject, case, end)) is not None:

@@ -94,6 +94,23 @@ def _parts(*names: str, together: bool = False) -> Exchange:
     return put
 
 
+def _side(number: int) -> Exchange:
+    """One side of a window that is bounded on it in both problems."""
+
+    def put(later: Problem, earlier: Problem) -> Problem | None:
+        mine, other = later.case.mask.window, earlier.case.mask.window
+        if mine is None or other is None or None in (mine[number], other[number]) or mine[number] == other[number]:
+            return None
+        window = (other[0], mine[1]) if number == 0 else (mine[0], other[1])
+        try:
+            case = dataclasses.replace(later.case, mask=dataclasses.replace(later.case.mask, window=window))
+        except UsageError:
+            return None
+        return dataclasses.replace(later, case=case)
+
+    return put
+
+
 def _longer(name: str) -> Exchange:
     """Lengths of which each is the longer one of both problems."""
 
@@ -173,6 +190,8 @@ THINGS = (
     Thing("selection", "selected blocks", True, _parts("selection")),
     Thing("causal", "causal flag", False, _parts("causal")),
     Thing("window", "window", False, _parts("window", "window_alignment")),
+    Thing("window-left", "left side of the window", False, _side(0)),
+    Thing("window-right", "right side of the window", False, _side(1)),
     Thing("scale", "scale of the logits", False, _field(lambda p: p.scale, lambda _, x: {"scale": x})),
     Thing("softcap", "softcap", False, _field(lambda p: p.softcap, _softcap)),
     Thing("dropout", "probability of dropout", False, _field(lambda p: p.case.dropout, lambda _, x: {"dropout": x})),
