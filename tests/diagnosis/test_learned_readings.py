@@ -296,6 +296,21 @@ def test_the_blocks_of_a_pattern_are_sets_of_pairs():
         assert behind.expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and int(live[a, :b].sum()) >= least)
 
 
+def test_sinks_that_are_another_function_are_said():
+    found = read(
+        planted(sinks=torch.tanh), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=6 heads_kv=6") + "sink=yes"
+    )
+
+    assert any(each.startswith("The sink in effect is a function of the declared one: ") for each in found)
+
+
+def test_a_prefix_that_ends_early_is_read():
+    text = FORWARD.replace("seq_q=14 seq_k=33", "seq_q=9 seq_k=40") + "causal=top-left prefix=30"
+    found = read(planted(prefix=lambda s, j, lengths, batch: j < min(lengths[batch], 4)), text)
+
+    assert any(each.startswith("O misses keys from ") and "that the prefix alone shows" in each for each in found)
+
+
 def rational(z, cap):
     x = (z / cap).clamp(-3, 3)
     return cap * x * (27 + x * x) / (27 + 9 * x * x)
@@ -304,7 +319,7 @@ def rational(z, cap):
 @pytest.mark.parametrize(
     ("defect", "more", "words"),
     [
-        ({"cap": lambda s, z, cap: rational(z, cap)}, "softcap=1", "the scaled product"),
+        ({"cap": lambda s, z, cap: rational(z, cap)}, "softcap=1", "the scaled product, both in units of the cap,"),
         (
             {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
             "alibi=yes",

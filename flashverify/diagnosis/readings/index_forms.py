@@ -86,7 +86,8 @@ def forms_within(found: Tensor, told: Tensor, most: int) -> Iterator[IndexForm]:
     for form in index_forms(count - 1):
         to = form.of(numbers)
         inside = (to >= 0) & (to < count)
-        if bool(inside.all()) and bool(held[numbers, to].all()):
+        several = int(to.min()) != int(to.max())  # the first, or the last, of all has words of its own
+        if several and bool(inside.all()) and bool(held[numbers, to].all()):
             yield form
             given += 1
             if given == most:
@@ -110,7 +111,7 @@ def _permutations(found: Tensor) -> Iterator[IndexForm]:
         rest = torch.arange(whole, count)
         behind = whole + to[rest % period]
         held = bool(found[rest[behind < count], behind[behind < count]].all())
-        if not held:
+        if not held or sorted(to.tolist()) != list(range(period)):
             continue
         if to.tolist() != list(range(period)):
             moved = [f"{place} for {n}" for n, place in enumerate(to.tolist()) if n != place]

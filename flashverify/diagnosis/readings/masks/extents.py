@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.case.masks.predicate import widening
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.masks.ends import (
     FAR,
@@ -58,6 +59,7 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     yield seen(_count("first", back), lambda s: key_of(s) < ends_of(s)[0] + back)
     yield from _of_window(scene, wrong, seen)
     yield from seen_blocks(scene, wrong, seen)
+    yield from _opened(scene, wrong, seen)
     for t in sizes_of(scene):
         yield from tiled(t, seen)
     yield from whole_tiles(scene, seen)
@@ -131,6 +133,23 @@ def _of_window(
             f"{_count('first' if side == 0 else 'last', n)} of the row's window, counted from its {name} edge",
             partial(_within_edge, side=side, sign=sign, n=n),
         )
+
+
+def _opened(scene: Scene, wrong: Tensor, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
+    """Keys that a row sees only because a prefix opens the mask for them."""
+    if not widening(scene.case) or not bool(wrong.any()):
+        return
+    number = torch.broadcast_to(key_of(scene), wrong.shape)[wrong]
+    begin, end = int(number.min()), int(number.max())
+    yield seen("keys that the prefix alone shows", _by_prefix)
+    yield seen(f"keys from {begin} on that the prefix alone shows", lambda s: _by_prefix(s) & (key_of(s) >= begin))
+    yield seen(f"keys up to {end} that the prefix alone shows", lambda s: _by_prefix(s) & (key_of(s) <= end))
+
+
+def _by_prefix(scene: Scene) -> Tensor:
+    wider = widening(scene.case).get("causal")
+    behind = key_of(scene) > (scene.at.row + scene.at.shift)[:, None, :, None]
+    return torch.zeros((), dtype=torch.bool) if wider is None else wider & behind
 
 
 def _behind_edge(scene: Scene, side: int, sign: int) -> Tensor | None:

@@ -29,6 +29,8 @@ _WRONG, _READ = 0.2, 300
 _DATA = 4
 """Pairs for each value of the thing, at least."""
 _ROUNDS = 12
+_OVERLAP, _OFF = 4, 0.25
+"""Values that two cases have in common at least, and how far their functions may be apart, of their size."""
 _SAME = 2e-3
 """Distance of logarithms at which two factors are the same."""
 _APART = 0.02
@@ -49,16 +51,26 @@ def logits_depend(effects: Sequence[Effect]) -> list[Said]:
     if len(told) < 2:
         return []
     for thing in _things(told[0]):
-        fits = [_fitted(each, thing) for each in told]
-        if (
-            all(fit is not None and fit.share >= (_EXPLAINED if thing.whole else _ROUGHLY) for fit in fits)
-            and fits[0] is not None
-        ):
+        least = _EXPLAINED if thing.whole else _ROUGHLY
+        fits = [fit for fit in (_fitted(each, thing) for each in told) if fit is not None and fit.share >= least]
+        if len(fits) == len(told) and all(_alike(fits[0], other) for other in fits[1:]):
             some = _examples(fits[0], whole=thing.whole)
-            return [
-                Said(f"the logits in effect are off by a function of {thing.words} alone: {some}", len(told), part=True)
-            ]
+            words = f"the logits in effect are off by a function of {thing.words} alone: {some}"
+            return [Said(words, len(told), part=True)]
     return []
+
+
+def _alike(one: _Fitted, other: _Fitted) -> bool:
+    """Whether two cases have the same function, up to a number of each, as far as its values overlap."""
+    inside = (one.x >= other.x[0]) & (one.x <= other.x[-1])
+    x, y = one.x[inside], one.y[inside]
+    if len(x) < _OVERLAP:
+        return False
+    right = torch.searchsorted(other.x, x).clamp(1, len(other.x) - 1)
+    share = (x - other.x[right - 1]) / (other.x[right] - other.x[right - 1])
+    theirs = other.y[right - 1] + share * (other.y[right] - other.y[right - 1])
+    apart = y - theirs
+    return bool((apart - apart.mean()).norm() <= _OFF * (y - y.mean()).norm())
 
 
 def _tells(effect: Effect) -> bool:
@@ -79,12 +91,21 @@ class _Thing(NamedTuple):
 def _things(effect: Effect) -> Iterator[_Thing]:
     yield _Thing("the key's number", lambda e: e.scene.at.key[:, None, None, :].double(), True)
     yield _Thing("the distance of the key from the row's position", signed, True)
-    yield _Thing("the scaled product", lambda e: products(e.scene.inputs), False)
+    if effect.scene.case.logits.softcap:
+        yield _Thing(
+            "the scaled product, both in units of the cap,", lambda e: products(e.scene.inputs) / _cap(e), False, _cap
+        )
+    else:
+        yield _Thing("the scaled product", lambda e: products(e.scene.inputs), False)
     if effect.scene.problem.slopes is not None:
         yield _Thing("the distance, in units of ALiBi's slope", signed, True, _slopes)
     for name, words in BIASES:
         if getattr(effect.scene.problem, name) is not None:
             yield _Thing(f"what {words} adds", lambda e, n=name: bias_of(e, n), False)  # type: ignore[misc]
+
+
+def _cap(effect: Effect) -> Tensor:
+    return torch.full((1, 1, 1, 1), effect.scene.case.logits.softcap or 1.0, dtype=torch.float64)
 
 
 def _slopes(effect: Effect) -> Tensor:

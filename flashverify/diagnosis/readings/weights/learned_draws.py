@@ -41,7 +41,10 @@ def learned_draws(effect: Effect) -> Iterator[tuple[str, Callable[[Effect], Tens
             words = f"the draws of {what} {form.words.format(*[letter] * 2)}"
             yield words, partial(draws_at, of=form.of, what=what)
     found, told = _matches(*(x.flatten(0, 1).flatten(1).T for x in (kept, drawn, read)))
+    own = torch.arange(len(found))
     for form in forms_within(found, told >= _FEWEST, _FORMS) if kept.shape[0] > 1 else ():
+        if torch.equal(form.of(own) // kept.shape[1], own // kept.shape[1]):
+            continue  # it is one of the heads of a sequence
         words = f"the draws of {form.words.format(*['s'] * 2)} for s = sequence * heads + head"
         yield words, partial(_of_streams, of=form.of)
 

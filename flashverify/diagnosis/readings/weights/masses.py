@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["DECLARED_SUM", "LEFT_OUT", "LEFT_OUT_TERMS", "masses", "sink_in_effect", "sum_of"]
 
 
+_SINKS, _NEAR = 4, 0.02
+"""Different sinks by which a function of them shows, and how far relatively one in effect may be from row to row."""
 DECLARED_SUM = "is that of the declared weights"
 LEFT_OUT = "takes in the keys that are left out, with the logit 0"
 LEFT_OUT_TERMS = "takes in the keys that are left out, with a product of 0 and what is added to it"
@@ -181,10 +183,27 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
         ("{:.4g}", value, math.nan),
     ):
         middle = of.median()
-        near = 0.02 * (0.1 + middle.abs())
+        near = _NEAR * (0.1 + middle.abs())
         if bool(((of - middle).abs() <= near).all()):
             return "" if abs(middle - declared_is) <= near else f"the sink in effect is {words.format(float(middle))}"
-    return ""
+    return _as_a_function(value, sinks)
+
+
+def _as_a_function(value: Tensor, sinks: Tensor) -> str:
+    """That the sinks in effect are another function of the declared ones, with some of its values; empty where they are none."""
+    found: list[tuple[float, float]] = []
+    for sink in sorted(set(sinks.tolist())):
+        mine = value[sinks == sink]
+        middle = float(mine.median())
+        if bool(((mine - middle).abs() > _NEAR * (0.1 + abs(middle))).any()):
+            return ""
+        found.append((sink, middle))
+    if len(found) < _SINKS or len(value) < 2 * len(found):
+        return ""
+    picked = (found[0], found[len(found) // 2], found[-1])
+    return "the sink in effect is a function of the declared one: " + ", ".join(
+        f"{y:.3g} for {x:.3g}" for x, y in picked
+    )
 
 
 def _with(sink: Tensor | None, z: Tensor) -> Tensor:
