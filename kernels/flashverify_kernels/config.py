@@ -239,6 +239,9 @@ def config_error(
     for name, value in (("descriptors", config.descriptors), ("hopper", config.hopper)):
         if not isinstance(value, bool):
             return f"{name}: expected True or False, got {value!r}"
+    least = min(config.block_m, config.block_n)
+    if config.hopper and least < _WARP_GROUP:  # below, a product is another instruction, which sums in another order
+        return f"hopper: True goes with block_m and block_n of {_WARP_GROUP} or more, got {least}"
     for name, size in zip(("block_m", "block_n"), blocks or (), strict=False):
         if size % getattr(config, name):
             return f"{name}: expected a divisor of the {size} positions of a block of the mask, got {getattr(config, name)}"

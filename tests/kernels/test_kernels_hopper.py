@@ -15,8 +15,8 @@ from flashverify_kernels.plain import from_configs, to_configs
 from flashverify_kernels.runtime import INTERPRETED
 from flashverify_kernels.validation import check_call
 
-CONFIG = LaunchConfig(block_m=16, block_n=128, hopper=True)
-WIDE = LaunchConfig(block_m=32, block_n=128, hopper=True)
+CONFIG = LaunchConfig(block_m=64, block_n=128, num_stages=1, hopper=True)
+SQUARE = LaunchConfig(block_m=64, block_n=64, num_stages=1, hopper=True)
 LENGTHS = torch.tensor([3, 20], dtype=torch.int32)
 LIMITS = torch.tensor([0, 7, 20], dtype=torch.int32)
 PACKED = Packed(cu_q=LIMITS, cu_k=LIMITS, max_q=13, max_k=13)
@@ -65,11 +65,11 @@ def test_whole_problems_without_a_mask_or_with_a_band_are_taken(given):
     "given",
     [
         {"config": replace(CONFIG, hopper=False)},
-        {"dtype": torch.float32, "config": replace(CONFIG, block_n=16)},
+        {"dtype": torch.float32, "config": replace(CONFIG, block_n=64)},
         {"d": 32},
         {"shift": 1},
-        {"blocks": BlockMask.from_bool(torch.ones(1, 1, 2, 1, dtype=torch.bool), rows=16, keys=128)},
-        {"blocks": BlockMask.from_bool(torch.ones(1, 1, 1, 1, dtype=torch.bool), rows=96, keys=128), "config": WIDE},
+        {"blocks": BlockMask.from_bool(torch.ones(1, 1, 1, 1, dtype=torch.bool), rows=64, keys=64), "config": SQUARE},
+        {"blocks": BlockMask.from_bool(torch.ones(1, 1, 1, 1, dtype=torch.bool), rows=64, keys=192), "config": SQUARE},
         {"window": (3, 0), "bitmap": Bitmap.from_bool(torch.ones(1, 1, 20, 20, dtype=torch.bool))},
         {"causal": "top-left", "prefix_lengths": LENGTHS},
         {"key_lengths": LENGTHS},
@@ -93,14 +93,14 @@ def test_packed_sequences_are_taken_but_by_the_narrow_forward(mask):
 
 @needs_an_interpreter
 def test_the_forward_is_taken_in_the_tiles_of_keys_that_its_bits_depend_on_alone():
-    assert suited(config=replace(CONFIG, block_n=64)) == [False, True]
+    assert suited(config=SQUARE) == [False, True]
 
 
 @needs_an_interpreter
 @pytest.mark.parametrize("given", [{}, {"causal": "bottom-right"}, {"window": (3, 0)}])
 def test_256_channels_are_taken_forward_in_tiles_of_64_keys(given):
-    assert suited(config=replace(WIDE, block_n=64, block_m=16), d=256, **given) == [True, False]
-    assert suited(config=replace(WIDE, block_n=32, block_m=16), d=256, **given) == [False, False]
+    assert suited(config=SQUARE, d=256, **given) == [True, False]
+    assert suited(config=CONFIG, d=256, **given) == [False, False]
 
 
 def test_256_channels_have_them_forward_without_a_window_or_a_pattern():

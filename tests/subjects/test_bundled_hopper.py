@@ -56,7 +56,7 @@ def subject(monkeypatch):
         ({"seq_q": 5}, 64),
         ({"dim_v": 64}, 64),
         ({"launch": (("block_m", 16), ("block_n", 32))}, 32),
-        ({"launch": (("block_m", 16), ("block_n", 32), ("hopper", 1))}, 32),
+        ({"launch": (("block_m", 64), ("block_n", 64), ("hopper", 1))}, 64),
     ],
 )
 def test_the_declared_tile_of_keys_is_the_one_that_is_launched(subject, changes, keys):
@@ -82,6 +82,9 @@ def test_the_kernels_are_drawn_both_ways(subject):
     assert launches == {0, 1}
     assert subject.supports.refusal(asked) is None
     assert subject._configs(asked).forward.hopper is True
+    for tile in ({"block_m": 32}, {"block_n": 32}):  # which a call that they do not take would compute otherwise
+        smaller = dataclasses.replace(asked, launch=tuple(sorted((dict(asked.launch) | tile).items())))
+        assert "hopper: True goes with block_m and block_n of 64 or more, got 32" in subject.supports.refusal(smaller)
     plain = dataclasses.replace(CASE, launch=asked.launch[:2])
     assert subject.supports.refusal(plain) is None
     assert subject._configs(plain).forward.hopper is False

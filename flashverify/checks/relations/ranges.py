@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.checks.relations.ground import Ground
+    from flashverify.numerics.chunk import Chunk
+    from flashverify.numerics.coefficient_groups import Coefficients
 
 __all__ = ["Weights", "doubled_gradients", "doubled_o", "fits", "grid", "of_rows", "ordinary", "weights"]
 
@@ -31,6 +33,8 @@ _FLOOR = -126  # exponent of the smallest normal fp32 number
 _MARGIN = 48
 _WIDE = 24  # significand of fp32
 _LARGEST = 2.0**30
+_OF_LSE = 2.0**-22
+"""Relative error of an LSE that is stored and read in fp32, in whatever base, at most."""
 _NEVER = math.inf
 
 
@@ -78,7 +82,10 @@ def ordinary(x: torch.Tensor, dtype: str) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """log2 of the smallest visible weights, float64; +inf where no pair is visible.
+    """log2 of the smallest visible weights that a kernel of the form may compute, float64; +inf where no pair is visible.
+
+    They lie below the exact ones by what the logits and the LSE may be wrong: logits near 2^30 are multiples of 64 in fp32, and the weight
+    of a row's only key may come out as 2^-92 instead of 1.
 
     Attributes:
         fwd: `[B, Hq, Sq]`, of each row, against the row's maximum.
@@ -100,9 +107,9 @@ def weights(ground: Ground) -> Weights:
     from flashverify.numerics import BoundInputs
 
     case, i = ground.problem.case, ground.inputs.dense()
-    bounds = BoundInputs.of(
-        i.q, i.k, i.v, dtype=case.dtype, form=judged_form(ground.subject, ground.problem), **i.problem()
-    )
+    form = judged_form(ground.subject, ground.problem)
+    bounds = BoundInputs.of(i.q, i.k, i.v, dtype=case.dtype, form=form, **i.problem())
+    coefficients = bounds.coefficients()
     fwd, row = [], []
     key = torch.full((case.batch * case.heads_kv, case.seq_k), _NEVER, dtype=torch.float64, device=i.q.device)
     sink = _NEVER
@@ -112,7 +119,12 @@ def weights(ground: Ground) -> Weights:
         if chunk.sink is not None:
             spread = spread + (chunk.sink - chunk.m).exp()
         log_sum = chunk.m + spread.log()
-        to_max, to_sum = ((chunk.S - x) / math.log(2.0) for x in (chunk.m, log_sum))
+        forward = _logit_errors(coefficients, chunk, form.prescale_fwd, hidden, backward=False)
+        again = _logit_errors(coefficients, chunk, form.prescale_bwd, hidden, backward=True)
+        worst = forward.amax(-1, keepdim=True) if forward.shape[-1] else forward.sum(-1, keepdim=True)
+        of_lse = worst + _OF_LSE * log_sum.abs()
+        to_max = (chunk.S - chunk.m - forward - worst) / math.log(2.0)
+        to_sum = (chunk.S - log_sum - torch.maximum(forward, again) - of_lse) / math.log(2.0)
         if hidden is not None:
             to_max, to_sum = to_max.masked_fill(hidden, _NEVER), to_sum.masked_fill(hidden, _NEVER)
         fwd.append(to_max.amin(-1, keepdim=True))
@@ -123,6 +135,17 @@ def weights(ground: Ground) -> Weights:
             sink = min(sink, float(seen.min()))
     by_row, by_sum = (bounds.join(x).squeeze(-1) for x in (fwd, row))
     return Weights(by_row, by_sum, key.view(case.batch, case.heads_kv, case.seq_k), sink)
+
+
+def _logit_errors(
+    coefficients: Coefficients, chunk: Chunk, prescale: str, hidden: torch.Tensor | None, *, backward: bool
+) -> torch.Tensor:
+    """How far the logits of a pass may be from the exact ones, natural units, `[G, M, N]`; 0 of hidden pairs."""
+    from flashverify.numerics.logits import logit_error
+
+    error, more, _ = logit_error(coefficients, chunk, prescale, backward=backward)
+    error = error + more
+    return error if hidden is None else error.masked_fill(hidden, 0.0)
 
 
 def _significand(dtype: str) -> int:
@@ -164,8 +187,9 @@ def doubled_gradients(ground: Ground, found: Weights) -> dict[str, torch.Tensor]
         "delta": of_rows(g_delta, found.row).expand_as(found.row),
     }
     if not FORMATS[case.dtype].short and i.softcap is None:
-        safe["dq"] = ds["dq"] + of_rows(grid(i.k, heads), found.row)
-        safe["dk"] = ds["dk"] + of_rows(grid(i.q, heads), found.key)
+        # dS is rounded before it meets K or Q, whatever their size
+        safe["dq"] = ds["dq"] + of_rows(grid(i.k, heads), found.row).clamp(max=0.0)
+        safe["dk"] = ds["dk"] + of_rows(grid(i.q, heads), found.key).clamp(max=0.0)
         least = float((found.row + g_row).min()) if found.row.numel() else _NEVER
         for name in (name for name in OF_DS if output(name).optional and name in outputs):
             safe[name] = torch.full_like(outputs[name], least - _WIDE, dtype=torch.float64)
