@@ -67,11 +67,13 @@ class Axes:
     heads: tuple[int, int, int] = (1, 1, 1)
 
     def regime_of(self, output: str, index: tuple[int, ...]) -> str:
-        """The regime of an element of an output; `MIXED` for one that sums over heads or batch entries of several."""
+        """The regime of an element of an output; `MIXED` for one that sums over heads or batch entries of several, and for one unknown here."""
+        if not self.regimes or output not in OUTPUTS:
+            return self.regime
         spec, (heads_q, heads_kv, stored) = output_spec(output), self.heads
         of_kv = spec.axis("head_kv")
         batch, head = spec.axis("batch"), spec.axis("head_q") if of_kv is None else of_kv
-        if not self.regimes or len(index) != len(spec.axes):
+        if len(index) != len(spec.axes):
             return self.regime
         if batch is None or head is None or spec.optional:
             return self.regime if len(set(self.regimes)) > 1 else self.regimes[0]

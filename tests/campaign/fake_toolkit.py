@@ -87,10 +87,18 @@ def leave_a_child():
         file.write(str(child.pid))
 
 
+def wait_for_word(work):
+    """Go on when the test has heard that a worker does this; where the test names no folder for what it heard, at once."""
+    folder = os.environ.get("FAKE_HEARD")
+    while folder and not os.path.exists(f"{folder}/{work}"):
+        time.sleep(0.01)
+
+
 class FakeToolkit:
     judged = 0
 
     def open(self, device, *, plain, numerics):
+        wait_for_word("starting")
         if os.environ.get("CUDA_VISIBLE_DEVICES") == "lost":
             raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
         return contextlib.nullcontext()
@@ -134,6 +142,7 @@ class FakeToolkit:
 
     def judge(self, subject, case, plan):
         FakeToolkit.judged += 1
+        wait_for_word("judging")
         kind, _, check = plan.partition(":")
         if check == "nonsense":
             raise UsageError("check='nonsense' is not accepted: one of accuracy")
@@ -197,6 +206,7 @@ class FakeToolkit:
         return CaseResult(case=str(case), subject=behaviour, evidence=evidence, verdicts=verdicts, stats=stats)
 
     def confirm(self, subject, case, verdict):
+        wait_for_word("explaining")
         return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
 
     def diagnose(self, subject, case, verdict, *, first=None, seconds=10.0):

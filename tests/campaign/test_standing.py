@@ -17,10 +17,11 @@ from flashverify.campaign.commands import status_line
 from flashverify.campaign.commands.panel import panel_lines, status_text
 from flashverify.campaign.commands.status import standing_of
 from flashverify.campaign.commands.status_line import StatusLine
+from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.events import Finished, Progress, WorkerHealth
 from flashverify.campaign.supervisor.live import SILENT_AFTER, Live, LiveFile, read_live
 from flashverify.judge.record import Summary
-from tests.campaign.test_engine import campaign
+from tests.campaign.test_engine import config
 from tests.report.synthetic import explained, failing, result, write_run
 
 WORKERS = (WorkerHealth(0, "judging", 2.5, 2**30, "0"), WorkerHealth(1, "explaining", 61.0, 2**29, "1"))
@@ -213,14 +214,18 @@ def test_a_damaged_word_is_none(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_campaign_leaves_word_of_its_workers(tmp_path):
-    seen = []
-    _, events = campaign(tmp_path / "run", "tail", max_cases=40)
+def test_a_campaign_leaves_word_of_its_workers(tmp_path, monkeypatch):
+    heard = tmp_path / "heard"  # each part of the work goes on when the word of it is here
+    heard.mkdir()
+    monkeypatch.setenv("FAKE_HEARD", str(heard))
 
-    for event in events:
-        if isinstance(event, Progress):
-            seen += [worker.work for worker in event.workers]
-    assert {"starting", "judging", "explaining"} <= set(seen)
+    def listen(event):
+        for worker in event.workers if isinstance(event, Progress) else ():
+            (heard / worker.work).touch()
+
+    Engine(config(tmp_path / "run", "tail", max_cases=40), (listen,)).run()
+
+    assert {"starting", "judging", "explaining"} <= {path.name for path in heard.iterdir()}
     standing = standing_of(tmp_path / "run")
     assert (standing.state, standing.progress.cases, standing.exit_code) == ("over", 40, 1)
     assert standing.progress.since_new is not None

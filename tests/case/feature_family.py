@@ -83,3 +83,4 @@ AXES = {
         6,
     ),
 }
+"""By axis the values of a case on it, those that are to be met, and how often each is met at least in 4000 draws."""

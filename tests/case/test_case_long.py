@@ -19,7 +19,7 @@ def drawn(supports, device, count=150):
 
 @pytest.fixture(scope="module")
 def on_gpu():
-    return drawn(PLAIN, "cuda", 180)
+    return drawn(PLAIN, "cuda", 360)  # one in 40 has few rows over more than 8,192 keys
 
 
 def test_keys_are_drawn_from_every_octave(on_gpu):

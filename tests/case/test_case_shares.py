@@ -83,7 +83,7 @@ SHARES = {
 
 @pytest.fixture(scope="module")
 def drawn():
-    return search.draw(cases(FAMILY), 600, 0)
+    return search.draw(cases(FAMILY), 1000, 0)  # one in 20 is a batch of entries that may have a tree each
 
 
 @pytest.fixture(scope="module")

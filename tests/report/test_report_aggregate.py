@@ -91,6 +91,7 @@ MIXED = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 seq_k=9 regime=ties,zeros,over
         ("dv", (1, 1, 0, 0), "ties"),
         ("dsink", (0,), "mixed"),
         ("o", (), "mixed"),
+        ("output of another version", (0, 1, 0, 0), "mixed"),
     ],
 )
 def test_an_element_of_a_mixed_case_has_the_regime_of_its_head(output, index, regime):
