@@ -225,3 +225,20 @@ def test_the_description_stands_where_a_reading_raises(monkeypatch, capsys):
 
     assert "related cases fail" in found.sentence
     assert "reading failed: ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("factor", "said"), [(1 + 2.0**-13, False), (1.5, True)], ids=["precision", "values"])
+def test_weights_are_called_right_only_where_v_is_wrong_by_more_than_they_may_be(factor, said):
+    """A factor of O that shows with V one-hot too, within what is taken for rounding, and one of large values of V alone."""
+
+    def output(self, o, z, v, lse):
+        if not said:
+            return o * factor
+        return torch.softmax(z, -1) @ (v * torch.where(v.abs() > 1.2, factor, 1.0))
+
+    found = read(
+        type("Planted", (Plain,), {"output": output})(),
+        "fv1 seq_q=9 seq_k=33 dim_qk=16 dim_v=16 dtype=fp32 backward=no",
+    )
+
+    assert any("not in the weights" in each for each in found.sentences) == said

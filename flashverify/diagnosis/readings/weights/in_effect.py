@@ -88,10 +88,18 @@ def _lse_off(effect: Effect) -> bool:
 def _right(effects: list[Effect]) -> list[Said]:
     """That the weights are right where O is wrong."""
     if not tested_on([each.scene for each in effects]) or not all(
-        each.right and "o" in each.scene.failures for each in effects
+        each.right and "o" in each.scene.failures and _beyond_weights(each) for each in effects
     ):
         return []
     return [Said(_OF_V, len(effects), part=True)]
+
+
+def _beyond_weights(effect: Effect) -> bool:
+    """Whether O is wrong by more than weights can do that are off by what `near` takes for rounding: in fp32 that is far above it."""
+    scene = effect.scene
+    v = scene.inputs.v.abs().nan_to_num().repeat_interleave(scene.group, 1)
+    off = (scene.outputs["o"] - scene.right["o"].value).abs()
+    return bool((~(off <= effect.relative * (effect.exact.abs() @ v))).any())
 
 
 def _model(trials: Trials, wrong: list[Effect]) -> list[Row] | None:
