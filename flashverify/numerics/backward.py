@@ -20,6 +20,8 @@ from flashverify.numerics.together import bounds_of_each
 
 __all__ = ["Mode", "backward_bounds", "bounds_of_modes"]
 
+_PAIRS_ON_CPU = 1 << 15
+
 
 def backward_bounds(
     problem: BoundInputs,
@@ -90,7 +92,12 @@ def bounds_of_modes(
         return [mode.exactly() for mode in modes]
     c, c64 = problem.coefficients(), float64_coefficients(problem.shape, problem.scale, problem.features)
     out = FORMATS[problem.form.grad_dtype or problem.dtype]
-    terms = [ModeTerms.of(problem, c, c64, mode, do=do, dlse=dlse, relative_buckets=relative_buckets) for mode in modes]
+    alike = [modes] if _side_by_side(problem, c, modes) else [[mode] for mode in modes]
+    terms = [
+        each
+        for some in alike
+        for each in ModeTerms.of(problem, c, c64, some, do=do, dlse=dlse, relative_buckets=relative_buckets)
+    ]
     inputs, single, biases = (dict[tuple[int, str], tuple[Tensor, ...]]() for _ in range(3))
     for number, each in enumerate(terms):
         for name, tensors in _of_inputs(each, c, c64):
@@ -119,6 +126,14 @@ def bounds_of_modes(
         )
         for number, each in enumerate(terms)
     ]
+
+
+def _side_by_side(problem: BoundInputs, c: Coefficients, modes: Sequence[Mode]) -> bool:
+    """Whether the modes are computed side by side: their pairs are few enough to be held at once. On a CPU, whose operations cost less, fewer."""
+    if c.delta_weights or c.truncation is not None or not problem.undivided:
+        return False
+    pairs = len(modes) * problem.q.shape[:4].numel() * problem.shape.Sk
+    return pairs <= (problem.chunk_elements if problem.q.is_cuda else _PAIRS_ON_CPU)
 
 
 def _of_inputs(terms: ModeTerms, c: Coefficients, c64: Coefficients) -> Iterator[tuple[str, tuple[Tensor, ...]]]:
