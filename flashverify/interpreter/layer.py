@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Diverged", "Launch", "Layer", "Signal", "Together", "TooLarge", "Unsupported", "field_name", "fields_of", "leaves"]
+__all__ = [
+    "Diverged",
+    "Launch",
+    "Layer",
+    "Signal",
+    "Together",
+    "TooLarge",
+    "Unsupported",
+    "field_name",
+    "fields_of",
+    "leaves",
+]
 
 _DESCRIPTORS = (TensorDescriptor, getattr(tl.core, "tensor_descriptor", TensorDescriptor))
 

@@ -91,7 +91,9 @@ class Parting:
         parted: likewise.
     """
 
-    def __init__(self, b: Any, carried: tuple[str, ...], read: tuple[str, ...], start: Any, turns: Any, step: int) -> None:
+    def __init__(
+        self, b: Any, carried: tuple[str, ...], read: tuple[str, ...], start: Any, turns: Any, step: int
+    ) -> None:
         self._b, self._carried, self._read = b, carried, read
         self._start, self._turns, self._step = start, turns, step
         self._outer = (b.programs, b.places, b.active)
@@ -144,7 +146,9 @@ class Parting:
         self._keep(now, np.arange(len(self._alive)))
         self._restore()
         try:
-            found = {name: _whole([(*at, x[name]) for *at, x in self._done], len(self._turns)) for name in self._carried}
+            found = {
+                name: _whole([(*at, x[name]) for *at, x in self._done], len(self._turns)) for name in self._carried
+            }
         except _CannotError:
             self._end()
         return found | self._whole
