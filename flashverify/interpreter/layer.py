@@ -165,8 +165,17 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
     def on_undo(self) -> None:
         """The stores of the attempt were taken back."""
 
-    def loop(self, _carried: Any, _read: Any, callee: Any, *args: Any, **named: Any) -> Any:
-        """What a kernel walks in place of a range, see `loop_code`."""
+    def loop(self, carried: Any, read: Any, callee: Any, *args: Any, **named: Any) -> Any:
+        """What a kernel walks in place of a range, see `loop_code`.
+
+        Args:
+            carried: names that the body assigns to and whose values are needed after a turn.
+            read: names that it reads alone.
+            callee: what makes the range.
+            args: of it.
+            named: likewise.
+        """
+        del carried, read
         return Together(callee(*args, **named))
 
     def on_finish(self, launch: Launch) -> None:

@@ -72,7 +72,8 @@ def bounds_of(callee: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> t
     if step.size > 1 or step[0] <= 0:
         return None
     turns = np.maximum(0, -((start - stop) // step))
-    return *np.broadcast_arrays(start, turns), int(step[0])
+    first, times = np.broadcast_arrays(start, turns)
+    return first, times, int(step[0])
 
 
 class Parting:
