@@ -187,8 +187,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
                     done.append(group)
                     continue
                 except Diverged as signal:
-                    values = whole_values(signal.values, b.active, len(group))
-                    more, reason = _by_value(group, values), repr(signal)
+                    more, reason = _by_value(group, whole_values(signal.values, b.active, len(group))), repr(signal)
                 except TooLarge as signal:
                     more, reason = _chunks(group, session.limit // signal.elements), repr(signal)
                 except (Signal, Exception) as signal:  # a kernel's own exception comes again, from the program it is of

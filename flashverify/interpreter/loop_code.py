@@ -80,18 +80,20 @@ def _first_read(body: list[ast.stmt], known: set[str], found: set[str]) -> set[s
 class LoopTransformer(_Base):  # type: ignore[misc]
     """What Triton makes of the source of a kernel, and its loops prepared for programs that part."""
 
-    def __init__(self) -> None:
-        self._locals: set[str] = set()
-        self._read: Counter[str] = Counter()
-        self._numbers = itertools.count()
-
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:  # noqa: N802
-        """Know the names of the function."""
+        """Every function by itself."""
+        return _Function(node).generic_visit(node)
+
+
+class _Function(LoopTransformer):
+    """The same for one function."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
         arguments = node.args
         every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
         self._locals = {x.arg for x in every} | set(_names(node.body, ast.Store))
         self._read = _names(node.body, ast.Load)
-        return self.generic_visit(node)
+        self._numbers = itertools.count()
 
     def visit_For(self, node: ast.For) -> Any:  # noqa: N802
         """Prepare a loop over a range; what depends on the source as it was written is read before its parts are rewritten."""

@@ -5,42 +5,20 @@ Arrays hold the programs that still walk; at the end each name gets what it was 
 
 from __future__ import annotations
 
-import operator
-from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from flashverify.interpreter.blocks import Descriptor
-from flashverify.interpreter.hooks import handle, stock, tl
-from flashverify.interpreter.keys import named_tuple, token_of
+from flashverify.interpreter.hooks import handle, tl
 from flashverify.interpreter.layer import Diverged
+from flashverify.interpreter.parted_values import MISSING, CannotError, part, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = ["Parting", "bounds_of", "whole_values"]
 
-_TENSOR, _TUPLE = tl.core.tensor, tl.core.tuple
-_FIXED = (
-    *(int, float, bool, str, type(None), type, FunctionType, ModuleType),
-    *(tl.core.dtype, tl.core.constexpr, stock.InterpretedFunction),
-)
 _INT32 = np.iinfo(np.int32)
-
-
-class _Missing:
-    """The value of a name that some programs have not assigned to: whoever asks it for anything gets an error."""
-
-    def __bool__(self) -> bool:
-        raise NameError("a name that is assigned to in a loop alone")
-
-
-_MISSING = _Missing()
-
-
-class _CannotError(Exception):
-    """A name holds something that cannot be parted."""
 
 
 def _integers(value: Any) -> Any:
@@ -49,7 +27,7 @@ def _integers(value: Any) -> Any:
         value = value.value
     if value.__class__ is int:
         return np.array([value])
-    if value.__class__ is not _TENSOR or value.numel.value != 1:
+    if value.__class__ is not tl.core.tensor or value.numel.value != 1:
         return None
     data = value.handle.data.reshape(-1)
     return data.astype(np.int64) if data.dtype.kind == "i" else None
@@ -125,11 +103,11 @@ class Parting:
         goes, programs = np.isin(self._alive, self._next), len(self._alive)
         kept = np.flatnonzero(goes)
         if not self.parted:
-            self._whole = {name: now.get(name, _MISSING) for name in self._read}
+            self._whole = {name: now.get(name, MISSING) for name in self._read}
         self._keep(now, np.flatnonzero(~goes))
         try:
-            found = {n: _part(now.get(n, _MISSING), kept, programs) for n in (*self._carried, *self._read)}
-        except _CannotError:
+            found = {n: part(now.get(n, MISSING), kept, programs) for n in (*self._carried, *self._read)}
+        except CannotError:
             self._end()
         self._alive, self.turn, self.parted = self._next, False, True
         outer, places, active = self._outer
@@ -147,16 +125,14 @@ class Parting:
         self._keep(now, np.arange(len(self._alive)))
         self._restore()
         try:
-            found = {
-                name: _whole([(*at, x[name]) for *at, x in self._done], len(self._turns)) for name in self._carried
-            }
-        except _CannotError:
+            found = {name: whole([(*at, x[name]) for *at, x in self._done], len(self._turns)) for name in self._carried}
+        except CannotError:
             self._end()
         return found | self._whole
 
     def _keep(self, now: dict[str, Any], rows: Any) -> None:
         """Note what the names are for programs that are done: `rows` of those that walked so far."""
-        self._done.append((self._alive[rows], rows, {name: now.get(name, _MISSING) for name in self._carried}))
+        self._done.append((self._alive[rows], rows, {name: now.get(name, MISSING) for name in self._carried}))
 
     def _restore(self) -> None:
         self._b.programs, self._b.places, self._b.active = self._outer
@@ -169,90 +145,6 @@ class Parting:
         """
         self._restore()
         raise Diverged(self._start * (int(self._turns.max()) + 1) + self._turns)
-
-
-def _part(value: Any, kept: Any, programs: int) -> Any:
-    """A value for some of the programs that it is of: itself where it is the same in all.
-
-    Raises:
-        _CannotError: it holds something that is not known.
-    """
-    kind = value.__class__
-    if kind is _TENSOR:
-        data = value.handle.data
-        if data.shape[0] == 1:
-            return value
-        if data.shape[0] != programs:
-            raise _CannotError
-        return _with_data(value, data[kept])
-    if kind is _TUPLE:
-        parts = [_part(x, kept, programs) for x in value.values]
-        return value if all(map(operator.is_, parts, value.values)) else _TUPLE(parts, value.type)
-    if kind in (tuple, list) or named_tuple(kind):
-        parts = [_part(x, kept, programs) for x in value]
-        if all(map(operator.is_, parts, value)):
-            return value
-        return kind(*parts) if named_tuple(kind) else kind(parts)
-    if kind is Descriptor:
-        return value.over([_part(x, kept, programs) for x in value.tensors])
-    if kind is _Missing or isinstance(value, _FIXED):
-        return value
-    raise _CannotError
-
-
-def _with_data(value: Any, data: Any) -> Any:
-    made = object.__new__(_TENSOR)
-    made.__dict__.update(value.__dict__)
-    made.handle = handle(data, value.handle.dtype)
-    return made
-
-
-def _whole(parts: list[tuple[Any, Any, Any]], programs: int) -> Any:
-    """One value for all programs.
-
-    Args:
-        parts: of programs, their rows in a value, and the value.
-        programs: how many there are.
-
-    Raises:
-        _CannotError: the values have no common type, or one is not known.
-    """
-    first = parts[0][2]
-    kind = first.__class__
-    if all(value is first for _, _, value in parts):
-        if kind is _TENSOR and first.handle.data.shape[0] != 1:
-            raise _CannotError
-        return first
-    if any(value.__class__ is _Missing for _, _, value in parts):
-        return _MISSING
-    if any(value.__class__ is not kind for _, _, value in parts):
-        raise _CannotError
-    if kind is _TENSOR:
-        return _joined(first, parts, programs)
-    if kind in (tuple, list) or named_tuple(kind):
-        if any(len(value) != len(first) for _, _, value in parts):
-            raise _CannotError
-        made = [_whole([(at, rows, value[n]) for at, rows, value in parts], programs) for n in range(len(first))]
-        return kind(*made) if named_tuple(kind) else kind(made)
-    if kind in (int, bool, str) and all(value == first for _, _, value in parts):
-        return first
-    raise _CannotError
-
-
-def _joined(first: Any, parts: list[tuple[Any, Any, Any]], programs: int) -> Any:
-    held, tag = first.handle, getattr(first.handle.dtype, "argument", None)
-    data = np.empty((programs, *held.data.shape[1:]), held.data.dtype)
-    for at, rows, value in parts:
-        own = value.handle.data
-        if (
-            own.dtype != data.dtype
-            or own.shape[1:] != data.shape[1:]
-            or token_of(value) != token_of(first)
-            or getattr(value.handle.dtype, "argument", None) is not tag
-        ):
-            raise _CannotError
-        data[at] = own if own.shape[0] == 1 else own[rows]
-    return _with_data(first, data)
 
 
 def whole_values(values: Any, active: Any, programs: int) -> Any:

@@ -1,12 +1,14 @@
 """Programs that walk a loop differently stay together: the same bits as one at a time, in one attempt."""
 
+import ast
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 
 from flashverify.interpreter import Sanitizer, faithful, session, watch
-from flashverify.interpreter.loop_code import REWRITTEN
+from flashverify.interpreter.loop_code import REWRITTEN, LoopTransformer
 from tests.interpreter.test_interpreter_lockstep import thrice
 
 PROGRAMS = 7
@@ -75,6 +77,19 @@ def left_behind(x_ptr, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + p * N + n, x)
 
 
+@triton.jit
+def gathers_in_a_list(x_ptr, out_ptr, N: tl.constexpr):
+    """A list grows in the loop: programs run apart."""
+    p = tl.program_id(0)
+    rows = []
+    for k in range(p):
+        rows.append(tl.load(x_ptr + k * N + tl.arange(0, N)))
+    total = tl.full([N], 0.0, tl.float32)
+    for row in rows:
+        total += row
+    tl.store(out_ptr + p * N + tl.arange(0, N), total)
+
+
 def _launched(kernel, stock_run):
     x, out = torch.arange(8.0 * PROGRAMS) / 7, torch.zeros(8 * PROGRAMS)
     return thrice(lambda x, out: kernel[(PROGRAMS,)](x, out, N=8), x, out, stock_run=stock_run)
@@ -87,7 +102,9 @@ def test_they_stay_together(kernel, stock_run):
     assert (opened.attempts, dict(opened.fallbacks)) == (1, {})
 
 
-@pytest.mark.parametrize("kernel", [parts_in_a_loop, changes_type], ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize(
+    "kernel", [parts_in_a_loop, changes_type, gathers_in_a_list], ids=lambda kernel: kernel.__name__
+)
 def test_where_they_cannot_they_run_apart(kernel, stock_run):
     opened = _launched(kernel, stock_run)
 
@@ -140,3 +157,39 @@ def test_a_session_leaves_the_code_of_kernels_as_it_was():
         assert "loop" in REWRITTEN[triangle.fn].__code__.co_names
 
     assert "loop" not in triangle.rewrite().__code__.co_names
+
+
+def _rewritten(body):
+    source = (
+        "def kernel(x_ptr, n, p):\n    total = 0.0\n" + "".join(f"    {line}\n" for line in body) + "    return total"
+    )
+    return ast.unparse(LoopTransformer().visit(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (["for k in range(p):", "    x = load(x_ptr + k)", "    total += x"], "('total',), ('x_ptr',)"),
+        (["x = 1", "for k in range(p):", "    total += x", "    x = total"], "('total', 'x'), ()"),
+        (["for k in range(p):", "    if n:", "        x = 1", "    total += x"], "('total', 'x'), ('n',)"),
+        (["for k in range(p):", "    if n: x = 1", "    else: x = 2", "    total += x"], "('total',), ('n',)"),
+        (["for k in tl.range(p):", "    for j in range(k): x = j", "    total += x"], "('total', 'x'), ()"),
+    ],
+)
+def test_what_a_later_turn_or_statement_reads_is_carried(body, names):
+    assert f"builder.loop({names}, " in _rewritten(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["for k in range(p):", "    total += k", "    if total > n: break"],
+        ["for k in range(p):", "    total += k", "n = k"],
+        ["for k in range(p):", "    while total < n: total += k"],
+        ["for k in tl.static_range(p):", "    total += k"],
+        ["for k in range(p):", "    total = sum([k for k in n])"],
+        ["for k in range(p): total += k", "else: total = 0"],
+    ],
+)
+def test_other_loops_stay_as_they_are(body):
+    assert "builder.loop(" not in _rewritten(body)
