@@ -197,7 +197,7 @@ def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> No
 
 def _statistic(call: CheckedCall, q: torch.Tensor) -> torch.Tensor:
     """One of `statistics`, without a content: rows of all heads one after the other, whatever strides the caller's tensors have."""
-    rows = call.batch * call.heads * call.rows
+    rows = [call.batch * call.heads * call.rows]
     return torch.empty(rows, dtype=torch.float32, device=q.device).view(call.batch, call.heads, call.rows)
 
 
