@@ -70,7 +70,7 @@ class Toolkit(Protocol):
     def diagnose(
         self, subject: Any, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = math.inf
     ) -> Diagnosis:
-        """Which wrong semantics explains a failure, and where it shows, within `seconds`; `first` is another case that fails likewise."""
+        """Which wrong semantics explains a failure, and where it shows, within `seconds` on the wall clock; `first` is another case that fails likewise."""
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
@@ -172,9 +172,12 @@ class _Bundled(CompilesAhead):
     def diagnose(
         self, subject: Any, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = math.inf
     ) -> Diagnosis:
-        from flashverify.diagnosis.diagnose import SECONDS, diagnose
+        from flashverify.diagnosis.clock import Clock
+        from flashverify.diagnosis.diagnose import PATIENCE, SECONDS, diagnose
 
-        return diagnose(subject, case, verdict, first=first, seconds=min(SECONDS, seconds))
+        limit = min(PATIENCE * SECONDS, seconds)
+        work = min(SECONDS, limit)
+        return diagnose(subject, case, verdict, first=first, seconds=work, clock=Clock.ending(work, limit))
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         from flashverify.diagnosis.attribution import attributed

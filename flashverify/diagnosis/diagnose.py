@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -12,6 +11,7 @@ from msgspec import structs
 
 from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.description import described
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
     _Search = Callable[[Trials, Scene], Named | None]
 
-__all__ = ["SECONDS", "diagnose"]
+__all__ = ["PATIENCE", "SECONDS", "diagnose"]
 
-SECONDS = 10.0
+SECONDS, PATIENCE = 10.0, 4.0
+"""Of work, and how many times as long they may take on a busy machine."""
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _PRECISION = 0.3
@@ -61,7 +63,13 @@ _OTHER_VALUES = (81, 82)
 
 
 def diagnose(
-    subject: Subject, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = SECONDS
+    subject: Subject,
+    case: Case,
+    verdict: Verdict,
+    *,
+    first: Case | None = None,
+    seconds: float = SECONDS,
+    clock: Clock | None = None,
 ) -> Diagnosis:
     """Names the wrong semantics that explains every output of `subject` on `case`, and says where and when it shows.
 
@@ -75,7 +83,8 @@ def diagnose(
         case: where it fails, the smaller the better.
         verdict: the failing verdict.
         first: another case that fails likewise, such as the one from which `case` was made; it is tried where `case` gives no name.
-        seconds: after which no further case is run.
+        seconds: of work, after which no further case is run.
+        clock: that counts them; None for one by which they take `PATIENCE` times as long at most, however busy the machine is.
 
     Returns:
         The diagnosis; its `name` is empty where no semantics fits or too few cases could be tried. Its sentence then describes the failure.
@@ -85,13 +94,14 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials, end, number = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds, fresh_number()
+    clock = clock or Clock.ending(seconds, PATIENCE * seconds)
+    trials, end, number = Trials(subject, seconds, kept=_READINGS, clock=clock), clock.end(seconds), fresh_number()
     if verdict.check == "reuse":
         return of_state(subject, case, verdict, first, number, end)
     found = first_scene(subject, case, verdict)
 
     def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, seconds, first)
+        return of_a_later_call(subject, case, seconds, clock, first)
 
     if found is None:
         if gone(subject, case, verdict):
@@ -185,7 +195,7 @@ def diagnose(
     )
 
 
-def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
+def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: End, seconds: float) -> Diagnosis | None:
     """What is rounded that should not be, in words; None where the errors do not look so.
 
     In fp32, the second of two cases, no declared rounding hides what fails in every dtype.
@@ -193,7 +203,7 @@ def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float,
     found: Diagnosis | None = None
     for number, case in enumerate(cases):
         share = _PRECISION * seconds / (1 + number)
-        said = precision_words(subject, case, verdict, min(end, time.monotonic() + share))
+        said = precision_words(subject, case, verdict, end.within(share))
         if said is not None and said.evidence:
             return said
         found = found or said

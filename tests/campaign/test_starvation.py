@@ -7,7 +7,7 @@ import pytest
 
 from flashverify.campaign.protocol import Judge
 from flashverify.campaign.supervisor.slots import Slot
-from flashverify.campaign.supervisor.starvation import starved
+from flashverify.starvation import starved
 
 
 class Waiting:

@@ -1,12 +1,12 @@
 """A setting or a tensor that every call has of the first one, or of the first one with a key, is named."""
 
 import dataclasses
-import time
 
 import pytest
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state.first_things import of_the_first_call
 from flashverify.judge.verdict import Status, Verdict
@@ -124,4 +124,4 @@ def test_what_a_kernel_does_always_is_of_no_first_call(methods, text):
     subject = planted(**methods)
     case, _ = asked(subject, text, "window=3,1" if "window" in text else "scale=0.5")
 
-    assert of_the_first_call(subject, case, time.monotonic() + SECONDS, certain=False) is None
+    assert of_the_first_call(subject, case, Clock().end(SECONDS), certain=False) is None

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import time
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ import torch
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state import calling, suspecting
 from flashverify.diagnosis.state.naming import kept_from_earlier
@@ -157,7 +157,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
 def test_a_first_call_that_fails_in_the_same_way_refutes_a_name():
     everything = planted(keys=lambda _, length: 1 << 20)  # past its length a row sees what the causal mask shows
     case = parse_case("fv1 seq_q=10 seq_k=32 dim_qk=8 dim_v=8 klen=31 causal=top-left backward=no")
-    end = time.monotonic() + SECONDS
+    end = Clock().end(SECONDS)
 
     assert kept_from_earlier(everything, case, "lengths", 0, end, wide=False) is None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.materialize import materialize
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.candidates import Candidate
     from flashverify.subjects.interface import Subject
@@ -109,13 +109,13 @@ class _Thing:
     shown: list[Scene]
 
 
-def of_the_first_call(subject: Subject, case: Case, end: float, *, certain: bool) -> Diagnosis | None:
+def of_the_first_call(subject: Subject, case: Case, end: End, *, certain: bool) -> Diagnosis | None:
     """Names the thing of a problem that is the one of the first call of this process, or of the first one with a key.
 
     Args:
         subject: the kernel under test.
         case: where it fails.
-        end: `time.monotonic()` after which no further call is made.
+        end: after which no further call is made.
         certain: whether it is known that the failure depends on earlier calls.
     """
     before = first_calls(subject)
@@ -133,7 +133,7 @@ def of_the_first_call(subject: Subject, case: Case, end: float, *, certain: bool
         if not certain and first is not None and _USUAL.get(thing.candidate.name, _never)(first):
             continue
         for each in _cases(subject, case, thing.candidate.name):
-            if time.monotonic() > end:
+            if end.over:
                 break
             other = _looked(subject, each)
             if other is None or not _agrees(subject, thing, other, before, has, made) or len(thing.shown) == _NEEDED:
@@ -149,7 +149,7 @@ def _fitting_things(
     before: tuple[Case, ...],
     has: dict[str, Callable[[Case], bool]],
     made: dict[Case, Problem],
-    end: float,
+    end: End,
 ) -> Iterator[_Thing]:
     """The things of which some first call explains the scene, with the keys under which it is the first."""
     scopes = [frozenset(OUTPUTS), *(frozenset(kernel) for kernel in KERNELS)]
@@ -161,7 +161,7 @@ def _fitting_things(
             if (first := _first(before, candidate.name, key, scene.case, has)) is not None:
                 keys.setdefault(first, []).append((words, key))
         for first, alike in keys.items():
-            if time.monotonic() > end:
+            if end.over:
                 return
             scope = next((s for s in scopes if _explains(subject, candidate, first, scene, s, made)), None)
             if scope is not None:
