@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_set
 from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.suspecting import of_a_later_call
-from flashverify.diagnosis.state.telling import gone, told
+from flashverify.diagnosis.state.telling import OF_ONE_CALL, gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.diagnosis.unwritten_places import unwritten_places
 from flashverify.judge.record import Diagnosis
@@ -70,6 +70,7 @@ def diagnose(
     first: Case | None = None,
     seconds: float = SECONDS,
     clock: Clock | None = None,
+    afresh: Callable[[], bool | None] = lambda: None,
 ) -> Diagnosis:
     """Names the wrong semantics that explains every output of `subject` on `case`, and says where and when it shows.
 
@@ -85,6 +86,8 @@ def diagnose(
         first: another case that fails likewise, such as the one from which `case` was made; it is tried where `case` gives no name.
         seconds: of work, after which no further case is run.
         clock: that counts them; None for one by which they take `PATIENCE` times as long at most, however busy the machine is.
+        afresh: whether a process that computed nothing before fails in the same way on `case`; None where that is not known. It is asked at most
+            once, before something is said to be kept from earlier calls.
 
     Returns:
         The diagnosis; its `name` is empty where no semantics fits or too few cases could be tried. Its sentence then describes the failure.
@@ -100,8 +103,10 @@ def diagnose(
         return of_state(subject, case, verdict, first, number, end)
     found = first_scene(subject, case, verdict)
 
+    asked = cache(afresh if verdict.check in OF_ONE_CALL else lambda: None)
+
     def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, seconds, clock, first)
+        return of_a_later_call(subject, case, seconds, clock, first, afresh=asked)
 
     if found is None:
         if gone(subject, case, verdict):

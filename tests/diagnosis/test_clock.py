@@ -99,5 +99,5 @@ def test_a_busy_machine_runs_as_many_cases():
 def test_this_thread_waits_with_those_that_work_for_it():
     before = starved_here()
     starved_there(5.0)
-    assert starved_here() - before >= 5.0
+    assert starved_here() - before > 4.9
     starved_there(-5.0)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
+from flashverify.case.masks.mask import drawn_anew
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.first_calls import first_calls
 from flashverify.checks.reuse.neighbours import settings_of
@@ -14,7 +15,8 @@ from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.related_cases import grown
 from flashverify.diagnosis.state.calling import Called, Way
 from flashverify.diagnosis.state.candidates import CANDIDATES, fitting
-from flashverify.diagnosis.state.pairs import Pair
+from flashverify.diagnosis.state.first_keys import FEW_VALUES, HAS, KEYS, USUAL, first_with
+from flashverify.diagnosis.state.pairs import Pair, lengths_of
 from flashverify.diagnosis.state.wording import name_of, said, sentence
 from flashverify.diagnosis.trials import work
 from flashverify.judge.record import Diagnosis
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.candidates import Candidate
+    from flashverify.diagnosis.state.first_keys import Key
     from flashverify.subjects.interface import Subject
-
-    _Key = Callable[[Case], Any]
 
 __all__ = ["of_the_first_call"]
 
@@ -40,57 +41,8 @@ _GROWN = ((2, 3), (0, 0), (5, 9), (0, 14))
 """Rows and keys that are added to the case."""
 _LARGEST = 20_000
 """Pairs of a first call whose tensors are made, and of a case that is asked."""
-_HAS: dict[str, Callable[[Case], bool]] = {
-    "scale": lambda _: True,
-    "softcap": lambda case: case.logits.softcap is not None,
-    "window": lambda case: case.mask.window is not None,
-    "window-left": lambda case: case.mask.window is not None and case.mask.window[0] is not None,
-    "window-right": lambda case: case.mask.window is not None and case.mask.window[1] is not None,
-    "dropout": lambda case: bool(case.dropout),
-    "slopes": lambda case: bool(case.logits.alibi),
-    "sink": lambda case: case.logits.sink,
-    "bias": lambda case: case.logits.bias is not None,
-    "relative-bias": lambda case: case.logits.relative_bias is not None,
-    "key-lengths": lambda case: case.mask.key_lengths is not None,
-    "query-lengths": lambda case: case.mask.query_lengths is not None,
-    "prefix-lengths": lambda case: case.mask.prefix_lengths is not None,
-    "cu-seqlens": lambda case: case.mask.packed is not None,
-    "page-table": lambda case: case.storage.page_size is not None,
-    "bitmap": lambda case: case.mask.bitmap is not None,
-    "blocks": lambda case: case.mask.blocks is not None,
-    "tree": lambda case: case.mask.tree is not None,
-    "selection": lambda case: case.mask.selection is not None,
-}
-"""Things that have so many values that a kernel which keeps nothing does not compute by that of another call, and which cases have them."""
-_USUAL: dict[str, Callable[[Case], bool]] = {
-    "scale": lambda case: math.frexp(abs(case.softmax_scale))[0] == 0.5 or case.softmax_scale == case.dim_qk**-0.5,
-    "softcap": lambda case: case.logits.softcap is not None and case.logits.softcap.is_integer(),
-}
-"""Where the value of a thing is one that code may hold as a constant."""
-_FEW_VALUES: dict[str, Callable[[Case], bool]] = {"causal": lambda case: case.mask.causal is not None}
-"""Things that a kernel which keeps nothing may take for another one always: asked only where a fresh process is right."""
-_KEYS: tuple[tuple[str, _Key], ...] = (
-    ("the first call of the process that has one", lambda _: ()),
-    ("the first one with a window on the same sides", lambda case: tuple(x is None for x in case.mask.window or ())),
-    ("the first one with its dtype", lambda case: case.dtype),
-    ("the first one with its head dims", lambda case: (case.dim_qk, case.dim_v)),
-    ("the first one with its head dim of Q and K", lambda case: case.dim_qk),
-    ("the first one with its number of query heads", lambda case: case.heads_q),
-    ("the first one with its number of kv heads", lambda case: case.heads_kv),
-    ("the first one with its number of sequences", lambda case: _sequences(case)),
-    ("the first one with its number of rows", lambda case: case.seq_q),
-    ("the first one with its number of keys", lambda case: case.seq_k),
-    ("the first one with its launch parameters", lambda case: case.launch),
-)
-"""Keys under which the first call is kept, in words, and as a function of the case."""
-
-
-def _never(_: Case) -> bool:
-    return False
-
-
-def _sequences(case: Case) -> int:
-    return case.batch if case.mask.packed is None else len(case.mask.packed.lengths())
+_OTHERS, _SEEDS = 8, (1, 2, 3)
+"""Other things that are tried of each scene, and numbers by which some of them are drawn."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -104,7 +56,7 @@ class _Thing:
     """
 
     candidate: Candidate
-    keys: list[tuple[str, _Key]]
+    keys: list[tuple[str, Key]]
     scope: frozenset[str]
     shown: list[Scene]
 
@@ -122,15 +74,15 @@ def of_the_first_call(subject: Subject, case: Case, end: End, *, certain: bool) 
     scene = _looked(subject, case) if before and work(case) <= _LARGEST else None
     if scene is None or not scene.failures:
         return None
-    has = _HAS | (_FEW_VALUES if certain else {})
+    has = HAS | (FEW_VALUES if certain else {})
     made: dict[Case, Problem] = {}
     things = list(_fitting_things(subject, scene, before, has, made, end))
     if not things and (larger := _looked(subject, next(_cases(subject, case, ""), case))) is not None:
         # a small case may have rows whose values no other problem says
         things = list(_fitting_things(subject, larger, before, has, made, end)) if larger.failures else []
     for thing in things:
-        first = _first(before, thing.candidate.name, thing.keys[0][1], scene.case, has)
-        if not certain and first is not None and _USUAL.get(thing.candidate.name, _never)(first):
+        first = first_with(before, thing.candidate.name, thing.keys[0][1], scene.case, has)
+        if not certain and first is not None and _is_usual(thing.candidate.name, first):
             continue
         for each in _cases(subject, case, thing.candidate.name):
             if end.over:
@@ -138,7 +90,7 @@ def of_the_first_call(subject: Subject, case: Case, end: End, *, certain: bool) 
             other = _looked(subject, each)
             if other is None or not _agrees(subject, thing, other, before, has, made) or len(thing.shown) == _NEEDED:
                 break
-        if len(thing.shown) == _NEEDED and thing.keys:
+        if len(thing.shown) == _NEEDED and thing.keys and (certain or _peculiar(subject, thing, before, has, made)):
             return _diagnosis(thing)
     return None
 
@@ -156,9 +108,9 @@ def _fitting_things(
     for candidate in (each for group in CANDIDATES for each in group if each.name in has):
         if not has[candidate.name](scene.case):
             continue
-        keys: dict[Case, list[tuple[str, _Key]]] = {}
-        for words, key in _KEYS:
-            if (first := _first(before, candidate.name, key, scene.case, has)) is not None:
+        keys: dict[Case, list[tuple[str, Key]]] = {}
+        for words, key in KEYS:
+            if (first := first_with(before, candidate.name, key, scene.case, has)) is not None:
                 keys.setdefault(first, []).append((words, key))
         for first, alike in keys.items():
             if end.over:
@@ -179,10 +131,10 @@ def _agrees(
     """Whether some key is left under which the first call explains the scene; one that is right says nothing."""
     if not thing.scope & scene.failures.keys():
         return True
-    left: list[tuple[str, _Key]] = []
+    left: list[tuple[str, Key]] = []
     known: dict[Case, bool] = {}
     for words, key in thing.keys:
-        first = _first(before, thing.candidate.name, key, scene.case, has)
+        first = first_with(before, thing.candidate.name, key, scene.case, has)
         if first is None:
             continue
         if first not in known:
@@ -194,10 +146,43 @@ def _agrees(
     return bool(left)
 
 
-def _first(
-    before: tuple[Case, ...], name: str, key: _Key, case: Case, has: dict[str, Callable[[Case], bool]]
-) -> Case | None:
-    return next((each for each in before if has[name](each) and key(each) == key(case)), None)
+def _peculiar(
+    subject: Subject,
+    thing: _Thing,
+    before: tuple[Case, ...],
+    has: dict[str, Callable[[Case], bool]],
+    made: dict[Case, Problem],
+) -> bool:
+    """Whether the thing of another call than the first one does not explain every scene as well.
+
+    A kernel that keeps nothing may compute as almost any thing would make it: where a row has no live block, one that takes it for dense
+    computes by any pattern that has one.
+    """
+    name = thing.candidate.name
+    for scene in thing.shown:
+        first = first_with(before, name, thing.keys[0][1], scene.case, has)
+        others = (each for each in _with_another(scene.case, before, name, has) if each not in (first, scene.case))
+        for other in islice(others, _OTHERS):
+            explained = _explains(subject, thing.candidate, other, scene, thing.scope, made)
+            if not explained and scene.memo[("kept", name)] is not None:
+                return True
+    return False
+
+
+def _with_another(
+    case: Case, before: tuple[Case, ...], name: str, has: dict[str, Callable[[Case], bool]]
+) -> Iterator[Case]:
+    """Cases like this one with another such thing, and other calls that have one."""
+    yield from (each for words, each in settings_of(case) if _of_thing(name, words))
+    for seed in _SEEDS:
+        values = dataclasses.replace(case.values, seed=case.values.seed + seed, edits=())
+        yield dataclasses.replace(case, mask=drawn_anew(case.mask, case.values.seed + seed), values=values)
+    yield from (each for _, each in lengths_of(case))
+    yield from (each for each in before if has[name](each))
+
+
+def _is_usual(name: str, case: Case) -> bool:
+    return name in USUAL and USUAL[name](case)
 
 
 def _explains(

@@ -12,6 +12,8 @@ from flashverify.diagnosis.state.naming import kept_from_earlier
 from flashverify.diagnosis.state.pairs import fresh_number, pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.case.case import Case
     from flashverify.diagnosis.clock import Clock, End
     from flashverify.judge.record import Diagnosis
@@ -86,9 +88,18 @@ def kept_from_any(subject: Subject, case: Case, error: str, number: int, end: En
 
 
 def of_a_later_call(
-    subject: Subject, case: Case, seconds: float, clock: Clock, first: Case | None = None
+    subject: Subject,
+    case: Case,
+    seconds: float,
+    clock: Clock,
+    first: Case | None = None,
+    *,
+    afresh: Callable[[], bool | None] = lambda: None,
 ) -> Diagnosis | None:
     """What is kept where a failure of any other check is one of a later call; None where it is not.
+
+    A first call of another process that fails in the same way has nothing to keep: then only what a call has of the call before it is named,
+    which is right without that.
 
     Args:
         subject: the kernel under test.
@@ -96,13 +107,14 @@ def of_a_later_call(
         seconds: of the whole diagnosis, of which a share is used.
         clock: that counts them.
         first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
+        afresh: whether a process whose first call this is fails in the same way; None where that is not known.
     """
     end = clock.end(_LOOKING * seconds)
-    if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
-        return drawn
-    half = end.within(_LOOKING * seconds / 2)
-    if (kept := of_the_first_call(subject, case, half, certain=False)) is not None:
-        return kept
+    of_the_first = draws_of_the_first_call(subject, case, end) or of_the_first_call(
+        subject, case, end.within(_LOOKING * seconds / 2), certain=False
+    )
+    if of_the_first is not None and not afresh():
+        return of_the_first
     found, end = None, clock.end(_LOOKING * seconds)
     if (what := follows_another(subject, case, end)) is not None:
         found = of_the_call_before(subject, case, clock.end(_NAMING * seconds), likely=what)
@@ -113,5 +125,6 @@ def of_a_later_call(
         for wide in (False, True):
             if kind := suspected(subject, each, end, wide=wide):
                 limit = clock.end(_NAMING * seconds)
-                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide) or found
+                kept = kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
+                return found if kept is None or afresh() else kept
     return found
