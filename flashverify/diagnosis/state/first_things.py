@@ -6,6 +6,8 @@ import dataclasses
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.case.masks.mask import drawn_anew
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.first_calls import first_calls
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.diagnosis.clock import End
+    from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.candidates import Candidate
     from flashverify.diagnosis.state.first_keys import Key
@@ -161,12 +164,23 @@ def _peculiar(
     name = thing.candidate.name
     for scene in thing.shown:
         first = first_with(before, name, thing.keys[0][1], scene.case, has)
-        others = (each for each in _with_another(scene.case, before, name, has) if each not in (first, scene.case))
+        others = (
+            each
+            for each in _with_another(scene.case, before, name, has)
+            if each not in (first, scene.case) and work(each) <= _LARGEST
+        )
         for other in islice(others, _OTHERS):
             explained = _explains(subject, thing.candidate, other, scene, thing.scope, made)
-            if not explained and scene.memo[("kept", name)] is not None:
+            if not explained and _is_another(scene, scene.memo.get(("kept", name))):
                 return True
     return False
+
+
+def _is_another(scene: Scene, expected: Expectations | None) -> bool:
+    """Whether other values are expected than by the thing of the scene itself."""
+    return expected is not None and not all(
+        torch.equal(x.value.nan_to_num(), scene.right[name].value.nan_to_num()) for name, x in expected.items()
+    )
 
 
 def _with_another(
