@@ -220,3 +220,12 @@ def test_primers_differ_in_what_they_say():
 )
 def test_which_diagnoses_are_about_state(found, state):
     assert tells_of_state(found) == state
+
+
+@pytest.mark.parametrize("prefix", ["prefix=9,4", "prefix=9,4 window=3,*", "prefix=0,0"])
+def test_a_case_with_a_prefix_has_primers_of_all_kinds(prefix):
+    case = parse_case(f"{CASE} causal=bottom-right {prefix}")
+    found = [dict(primers(Plain(), case, turn)) for turn in range(4)]
+
+    assert all({"key lengths", "other lengths" if "9" in prefix else "fewer keys"} <= each.keys() for each in found)
+    assert all(("window" in each) is ("window" not in prefix) for each in found)
