@@ -8,7 +8,7 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.neighbours import neighbours, simplifications
-from flashverify.diagnosis.related_cases import telling
+from flashverify.diagnosis.telling_cases import telling
 from flashverify.diagnosis.trials import Trials, work
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import FORWARD, first_failure
