@@ -65,9 +65,9 @@ class Trials:
         part = min(1.0, (work(case) + _LEAST) / (self._most + _LEAST))
         return "long" if now + part * self._longest > self._seconds else ""
 
-    def release(self) -> None:
-        """Gives the time that was kept."""
-        self._seconds = self._all
+    def release(self, share: float = 1.0) -> None:
+        """Gives the time that was kept, up to a share of the whole."""
+        self._seconds = max(self._seconds, share * self._all)
 
     def keep(self, scene: Scene) -> None:
         """Adds a run that was made elsewhere."""
