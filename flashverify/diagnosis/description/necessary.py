@@ -20,6 +20,8 @@ __all__ = ["Needed", "necessary"]
 
 _FAILING, _RIGHT = 6, 3
 """Failing cases that all have it, and right ones that do not; as many fresh ones that do not must be right too."""
+_CHANCE = 1e-4
+"""That all cases without it are right has at most this probability, if they fail as often as those with it."""
 _TRIED = 4
 """Conditions that are put to fresh cases."""
 
@@ -67,8 +69,9 @@ def necessary(trials: Trials, start: Scene, share: float, *, said: tuple[str, ..
                 break
         if fresh == _RIGHT:
             told = [(condition.of(features_of(s)), bool(s.failures)) for s in trials.scenes.values()]
-            if (False, True) not in told:
-                return Needed(condition, told.count((False, False)), told.count((True, False)))
+            without, right, failing = (told.count(each) for each in ((False, False), (True, False), (True, True)))
+            if (False, True) not in told and (right / (right + failing)) ** without <= _CHANCE:
+                return Needed(condition, without, right)
     return None
 
 
