@@ -150,7 +150,7 @@ class Ranks:
                         f"{_named([rank])} of {count} raised {answer.kind}: {answer.message}\n{answer.traceback}"
                     )
                 answers[rank] = answer
-        starved_there(min(starved(pid) - before for pid, before in zip(self._pids, waited, strict=True)))
+        starved_there(max(0.0, min(starved(pid) - was for pid, was in zip(self._pids, waited, strict=True))))
         return [answers[rank] for rank in range(count)]
 
     def _stacks(self, silent: list[int]) -> str:
