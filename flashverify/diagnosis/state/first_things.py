@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import islice
 from typing import TYPE_CHECKING
 
-import torch
-
-from flashverify.case.masks.mask import drawn_anew
-from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.first_calls import first_calls
 from flashverify.checks.reuse.neighbours import settings_of
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.place import place_of
 from flashverify.diagnosis.related_cases import grown
-from flashverify.diagnosis.state.calling import Called, Way
-from flashverify.diagnosis.state.candidates import CANDIDATES, fitting
+from flashverify.diagnosis.state.candidates import CANDIDATES
+from flashverify.diagnosis.state.exchanging import LARGEST_FIRST, explains, is_peculiar, of_thing
 from flashverify.diagnosis.state.first_keys import FEW_VALUES, HAS, KEYS, USUAL, first_with
-from flashverify.diagnosis.state.pairs import Pair, lengths_of
 from flashverify.diagnosis.state.wording import name_of, said, sentence
 from flashverify.diagnosis.trials import work
 from flashverify.judge.record import Diagnosis
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.diagnosis.clock import End
-    from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.candidates import Candidate
     from flashverify.diagnosis.state.first_keys import Key
@@ -42,10 +35,6 @@ _NEEDED = 3
 """Calls that a name must explain."""
 _GROWN = ((2, 3), (0, 0), (5, 9), (0, 14))
 """Rows and keys that are added to the case."""
-_LARGEST = 20_000
-"""Pairs of a first call whose tensors are made, and of a case that is asked."""
-_OTHERS, _SEEDS = 8, (1, 2, 3)
-"""Other things that are tried of each scene, and numbers by which some of them are drawn."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -74,7 +63,7 @@ def of_the_first_call(subject: Subject, case: Case, end: End, *, certain: bool) 
         certain: whether it is known that the failure depends on earlier calls.
     """
     before = first_calls(subject)
-    scene = _looked(subject, case) if before and work(case) <= _LARGEST else None
+    scene = _looked(subject, case) if before and work(case) <= LARGEST_FIRST else None
     if scene is None or not scene.failures:
         return None
     has = HAS | (FEW_VALUES if certain else {})
@@ -93,7 +82,10 @@ def of_the_first_call(subject: Subject, case: Case, end: End, *, certain: bool) 
             other = _looked(subject, each)
             if other is None or not _agrees(subject, thing, other, before, has, made) or len(thing.shown) == _NEEDED:
                 break
-        if len(thing.shown) == _NEEDED and thing.keys and (certain or _peculiar(subject, thing, before, has, made)):
+        if len(thing.shown) < _NEEDED or not thing.keys:
+            continue
+        key = thing.keys[0][1]
+        if certain or is_peculiar(subject, thing.candidate, key, thing.scope, thing.shown, before, has, made):
             return _diagnosis(thing)
     return None
 
@@ -118,7 +110,7 @@ def _fitting_things(
         for first, alike in keys.items():
             if end.over:
                 return
-            scope = next((s for s in scopes if _explains(subject, candidate, first, scene, s, made)), None)
+            scope = next((s for s in scopes if explains(subject, candidate, first, scene, s, made)), None)
             if scope is not None:
                 yield _Thing(candidate, alike, scope, [scene])
 
@@ -141,7 +133,7 @@ def _agrees(
         if first is None:
             continue
         if first not in known:
-            known[first] = _explains(subject, thing.candidate, first, scene, thing.scope, made)
+            known[first] = explains(subject, thing.candidate, first, scene, thing.scope, made)
         if known[first]:
             left.append((words, key))
     thing.keys = left
@@ -149,69 +141,8 @@ def _agrees(
     return bool(left)
 
 
-def _peculiar(
-    subject: Subject,
-    thing: _Thing,
-    before: tuple[Case, ...],
-    has: dict[str, Callable[[Case], bool]],
-    made: dict[Case, Problem],
-) -> bool:
-    """Whether the thing of another call than the first one does not explain every scene as well.
-
-    A kernel that keeps nothing may compute as almost any thing would make it: where a row has no live block, one that takes it for dense
-    computes by any pattern that has one.
-    """
-    name = thing.candidate.name
-    for scene in thing.shown:
-        first = first_with(before, name, thing.keys[0][1], scene.case, has)
-        others = (
-            each
-            for each in _with_another(scene.case, before, name, has)
-            if each not in (first, scene.case) and work(each) <= _LARGEST
-        )
-        for other in islice(others, _OTHERS):
-            explained = _explains(subject, thing.candidate, other, scene, thing.scope, made)
-            if not explained and _is_another(scene, scene.memo.get(("kept", name))):
-                return True
-    return False
-
-
-def _is_another(scene: Scene, expected: Expectations | None) -> bool:
-    """Whether other values are expected than by the thing of the scene itself."""
-    return expected is not None and not all(
-        torch.equal(x.value.nan_to_num(), scene.right[name].value.nan_to_num()) for name, x in expected.items()
-    )
-
-
-def _with_another(
-    case: Case, before: tuple[Case, ...], name: str, has: dict[str, Callable[[Case], bool]]
-) -> Iterator[Case]:
-    """Cases like this one with another such thing, and other calls that have one."""
-    yield from (each for words, each in settings_of(case) if _of_thing(name, words))
-    for seed in _SEEDS:
-        values = dataclasses.replace(case.values, seed=case.values.seed + seed, edits=())
-        yield dataclasses.replace(case, mask=drawn_anew(case.mask, case.values.seed + seed), values=values)
-    yield from (each for _, each in lengths_of(case))
-    yield from (each for each in before if has[name](each))
-
-
 def _is_usual(name: str, case: Case) -> bool:
     return name in USUAL and USUAL[name](case)
-
-
-def _explains(
-    subject: Subject, candidate: Candidate, first: Case, scene: Scene, scope: frozenset[str], made: dict[Case, Problem]
-) -> bool:
-    if work(first) > _LARGEST:
-        return False
-    if first not in made:
-        made[first] = materialize(first, subject.device())[0]
-    earlier = dataclasses.replace(scene, problem=made[first], memo={}, known={})
-    scene.memo.pop(("kept", candidate.name), None)  # what was made of another first call
-    called = Called(
-        pair=Pair("another thing", first, scene.case), way=Way.APART, earlier=earlier, later=scene, strided={}
-    )
-    return bool(fitting((candidate,), subject, called, scope))
 
 
 def _cases(subject: Subject, case: Case, name: str) -> Iterator[Case]:
@@ -220,18 +151,13 @@ def _cases(subject: Subject, case: Case, name: str) -> Iterator[Case]:
     for turn, (rows, keys) in enumerate(_GROWN):
         for more in ((rows, keys), (0, 0)):
             found = grown(plain, *more, regime="normal", seed=13 * turn + 500)
-            if found is None or work(found) > _LARGEST or subject.supports.refusal(found) is not None:
+            if found is None or work(found) > LARGEST_FIRST or subject.supports.refusal(found) is not None:
                 continue
-            others = [each for each in settings_of(found) if _of_thing(name, each[0])]
+            others = [each for each in settings_of(found) if of_thing(name, each[0])]
             if turn % 2 == 0 and others and subject.supports.refusal(others[0][1]) is None:
                 found = others[0][1]
             yield found
             break
-
-
-def _of_thing(name: str, words: str) -> bool:
-    """Whether the words of a changed setting are about the thing."""
-    return words == ("another probability of dropout" if name == "dropout" else f"another {name.partition('-')[0]}")
 
 
 def _looked(subject: Subject, case: Case) -> Scene | None:
