@@ -183,7 +183,7 @@ def test_what_goes_by_a_part_of_the_shapes_is_named(name, batch):
             return dataclasses.replace(problem, case=case, key_lengths=problem.q.new_tensor(lengths).int())
 
     case = parse_case(f"{CASE} klen=9,14" if batch else CASE)
-    found = of_a_later_call(Subject(), case, SECONDS)
+    found = of_a_later_call(Subject(), case, SECONDS, Clock())
 
     assert found is not None
     assert found.name == name
