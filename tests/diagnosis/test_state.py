@@ -122,7 +122,9 @@ def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspecte
     asked = []
     monkeypatch.setattr(suspecting, "kept_from_earlier", lambda *_, **__: asked.append(1))
     subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
-    of_a_later_call(subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), SECONDS)
+    of_a_later_call(
+        subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), SECONDS, Clock()
+    )
 
     assert bool(asked) == suspected
 
@@ -137,7 +139,7 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
     subject = a_thing("logits")
     subject.supports = OneBatch(**fields)
     case = parse_case(f"fv1 batch={batch} seq_q=6 seq_k=7 dtype=fp32 softcap=2 backward=no")
-    found = of_a_later_call(subject, case, SECONDS)
+    found = of_a_later_call(subject, case, SECONDS, Clock())
 
     assert found is not None
     assert found.name == "stale-softcap"
@@ -147,7 +149,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
     case = parse_case(f"{FORWARD} sink=yes")
     assert not judge_case(subject, dataclasses.replace(case, seq_q=3), Plan(checks=("accuracy",))).failures
-    found = of_a_later_call(subject, case, SECONDS)
+    found = of_a_later_call(subject, case, SECONDS, Clock())
 
     assert found is not None
     assert found.name == "stale-sink"
