@@ -210,7 +210,7 @@ def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: End, s
     In fp32, the second of two cases, no declared rounding hides what fails in every dtype.
     """
     found: Diagnosis | None = None
-    for number, case in enumerate(cases):
+    for number, case in enumerate(cases if not end.over else ()):
         share = _PRECISION * seconds / (1 + number)
         said = precision_words(subject, case, verdict, end.within(share))
         if said is not None and said.evidence:

@@ -62,7 +62,9 @@ def other_seeds(trials: Trials, case: Case, share: float) -> str:
     told = []
     for more in _SEEDS:
         other = replace(case, values=replace(case.values, seed=case.values.seed + more, edits=()))
-        scene = trials.scene(other) if trials.known(other) or trials.left(share) else None
+        if not trials.known(other) and not trials.left(share):
+            break
+        scene = trials.scene(other)
         if scene is not None:
             told.append(bool(scene.failures))
     if len(told) < _FEWEST or all(told):
