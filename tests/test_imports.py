@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     {
         *("flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"),
-        "flashverify.sparse_memory",
+        *("flashverify.sparse_memory", "flashverify.starvation"),
     },
     {"flashverify.launching"},
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},

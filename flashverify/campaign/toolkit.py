@@ -15,6 +15,8 @@ from flashverify.campaign.plan_name import PlanName
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hypothesis.strategies import SearchStrategy
 
     from flashverify.case.case import Case
@@ -68,9 +70,25 @@ class Toolkit(Protocol):
         """What the multi-precision oracle says of a failure."""
 
     def diagnose(
-        self, subject: Any, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = math.inf
+        self,
+        subject: Any,
+        case: Case,
+        verdict: Verdict,
+        *,
+        first: Case | None = None,
+        seconds: float = math.inf,
+        afresh: Callable[[], bool | None] = lambda: None,
     ) -> Diagnosis:
-        """Which wrong semantics explains a failure, and where it shows, within `seconds`; `first` is another case that fails likewise."""
+        """Which wrong semantics explains a failure, and where it shows, within `seconds` on the wall clock.
+
+        Args:
+            subject: the kernel under test.
+            case: where it fails.
+            verdict: the failing verdict.
+            first: another case that fails likewise.
+            seconds: on the wall clock.
+            afresh: whether a process that computed nothing before fails in the same way; None where that is not known.
+        """
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
@@ -170,11 +188,22 @@ class _Bundled(CompilesAhead):
         return confirm(subject, case, verdict)
 
     def diagnose(
-        self, subject: Any, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = math.inf
+        self,
+        subject: Any,
+        case: Case,
+        verdict: Verdict,
+        *,
+        first: Case | None = None,
+        seconds: float = math.inf,
+        afresh: Callable[[], bool | None] = lambda: None,
     ) -> Diagnosis:
-        from flashverify.diagnosis.diagnose import SECONDS, diagnose
+        from flashverify.diagnosis.clock import Clock
+        from flashverify.diagnosis.diagnose import PATIENCE, SECONDS, diagnose
 
-        return diagnose(subject, case, verdict, first=first, seconds=min(SECONDS, seconds))
+        limit = min(PATIENCE * SECONDS, seconds)
+        work = min(SECONDS, limit)
+        clock = Clock.ending(work, limit)
+        return diagnose(subject, case, verdict, first=first, seconds=work, clock=clock, afresh=afresh)
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         from flashverify.diagnosis.attribution import attributed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["between", "part_words", "phrase"]
+__all__ = ["between", "has_words", "part_words", "phrase"]
 
 _NUMBERS = {
     "seq_q": "Sq",
@@ -130,6 +130,11 @@ def _said(feature: str, comparison: str, text: str) -> str | None:
 def part_words(feature: str) -> str:
     """What a case has that has the feature, with its article: `a window`."""
     return _PARTS[feature]
+
+
+def has_words(feature: str) -> bool:
+    """Whether `part_words` knows the feature."""
+    return feature in _PARTS
 
 
 def between(feature: str, low: int | float | str, end: int | float | str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,8 @@ from msgspec import structs
 
 from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
-from flashverify.diagnosis.description import described
+from flashverify.diagnosis.clock import Clock
+from flashverify.diagnosis.description import as_if, described
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
@@ -21,14 +21,14 @@ from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.related_cases import peaked, variants
+from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
-from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
+from flashverify.diagnosis.starting import in_fp32, smaller_with_a_launch, with_usual_settings, without_padding
 from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.suspecting import of_a_later_call
-from flashverify.diagnosis.state.telling import gone, told
+from flashverify.diagnosis.state.telling import OF_ONE_CALL, gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.diagnosis.unwritten_places import unwritten_places
 from flashverify.judge.record import Diagnosis
@@ -37,31 +37,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
     _Search = Callable[[Trials, Scene], Named | None]
 
-__all__ = ["SECONDS", "diagnose"]
+__all__ = ["PATIENCE", "SECONDS", "diagnose"]
 
-SECONDS = 10.0
-_UNPADDED, _SHARE_UNPADDED = 6, 0.3
-"""Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
+SECONDS, PATIENCE = 10.0, 4.0
+"""Of work, and how many times as long they may take on a busy machine."""
 _PRECISION = 0.3
 """Share of the time for a defect of precision."""
 _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
+_READ = 0.9
+"""Share at whose end nothing more is read: the rest is for what the failure looks like."""
+_COMPARED, _HELD = 12, 0.85
+"""Related cases whose wrong elements are held against every semantics, and the share of the time for that."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
 _NOT_FINITE = ("nan", "inf", "-inf", "mixed")
-_OTHER_VALUES = (81, 82)
-"""Seeds of values, beside its own, that a case in fp32 is asked with."""
 
 
 def diagnose(
-    subject: Subject, case: Case, verdict: Verdict, *, first: Case | None = None, seconds: float = SECONDS
+    subject: Subject,
+    case: Case,
+    verdict: Verdict,
+    *,
+    first: Case | None = None,
+    seconds: float = SECONDS,
+    clock: Clock | None = None,
+    afresh: Callable[[], bool | None] = lambda: None,
 ) -> Diagnosis:
     """Names the wrong semantics that explains every output of `subject` on `case`, and says where and when it shows.
 
@@ -75,7 +84,10 @@ def diagnose(
         case: where it fails, the smaller the better.
         verdict: the failing verdict.
         first: another case that fails likewise, such as the one from which `case` was made; it is tried where `case` gives no name.
-        seconds: after which no further case is run.
+        seconds: of work, after which no further case is run.
+        clock: that counts them; None for one by which they take `PATIENCE` times as long at most, however busy the machine is.
+        afresh: whether a process that computed nothing before fails in the same way on `case`; None where that is not known. It is asked at most
+            once, before something is said to be kept from earlier calls.
 
     Returns:
         The diagnosis; its `name` is empty where no semantics fits or too few cases could be tried. Its sentence then describes the failure.
@@ -85,13 +97,16 @@ def diagnose(
     """
     if verdict.check in _FATAL:
         return Diagnosis()
-    trials, end, number = Trials(subject, seconds, kept=_READINGS), time.monotonic() + seconds, fresh_number()
+    clock = clock or Clock.ending(seconds, PATIENCE * seconds)
+    trials, end, number = Trials(subject, seconds, kept=_READINGS, clock=clock), clock.end(seconds), fresh_number()
     if verdict.check == "reuse":
         return of_state(subject, case, verdict, first, number, end)
     found = first_scene(subject, case, verdict)
 
+    asked = cache(afresh if verdict.check in OF_ONE_CALL else lambda: None)
+
     def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, seconds, first)
+        return of_a_later_call(subject, case, seconds, clock, first, afresh=asked)
 
     if found is None:
         if gone(subject, case, verdict):
@@ -115,12 +130,12 @@ def diagnose(
         plain = trials.scene(replace(scene.case, storage=replace(scene.case.storage, padding="zero")))
         if plain is not None and plain.failures:
             starts = [plain]
-        elif (other := _without_padding(trials, scene.case)) is not None:
+        elif (other := without_padding(trials, scene.case)) is not None:
             starts = [other]  # what reads elsewhere meets padding by chance
         elif reached := padding_reaches(subject, scene.case):
             return Diagnosis(reached[0], sentence_of(reached[1]), place=place)
     remark = ""
-    if starts and (twin := _in_fp32(trials, starts[0])) is not None:
+    if starts and (twin := in_fp32(trials, starts[0])) is not None:
         if twin.failures:
             starts = [twin]
         else:
@@ -162,18 +177,22 @@ def diagnose(
             precise = rounding()
     if precise is not None and precise.evidence:
         return structs.replace(precise, sentence=precise.sentence + remark, place=place)
-    trials.release()
+    trials.release(_READ)
+    asking = partial(_held, trials, starts[0], verdict.output)
+    held = "" if remark or precise is not None else attempted("asking what wrong elements hold", asking, "")
     read = Readings()
     for start in starts if not remark else ():  # the smallest case may have only one of what is taken for another
         again = read if read.tested else hearing.readings(start)
         read = again if again.tested or not read.sentences else read
+    trials.release()
     words, conditions = described(trials, starts[0], verdict.output)
     watched = "" if read.tested else watched_always(trials)
-    none = sentence_of(watched) if watched else _NONE
+    none = sentence_of(watched or held) if watched or held else _NONE
     said, form, evidence = (none, "", "") if precise is None else (precise.sentence, precise.form, "")
     if read.sentences and not watched:
         in_effect = " ".join(f"{sentence}." for sentence in read.sentences)
-        said = in_effect if read.tested else f"{said} {in_effect}"
+        beside = f" {sentence_of(held)}" if held and not read.both else ""
+        said = f"{in_effect}{beside}" if read.tested else f"{said} {in_effect}"
         evidence = sentence_of(read.evidence)
     return Diagnosis(
         sentence=f"{said} {words}{remark}",
@@ -185,47 +204,26 @@ def diagnose(
     )
 
 
-def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: float, seconds: float) -> Diagnosis | None:
+def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: End, seconds: float) -> Diagnosis | None:
     """What is rounded that should not be, in words; None where the errors do not look so.
 
     In fp32, the second of two cases, no declared rounding hides what fails in every dtype.
     """
     found: Diagnosis | None = None
-    for number, case in enumerate(cases):
+    for number, case in enumerate(cases if not end.over else ()):
         share = _PRECISION * seconds / (1 + number)
-        said = precision_words(subject, case, verdict, min(end, time.monotonic() + share))
+        said = precision_words(subject, case, verdict, end.within(share))
         if said is not None and said.evidence:
             return said
         found = found or said
     return found
 
 
-def _without_padding(trials: Trials, case: Case) -> Scene | None:
-    """A failing run of a case like `case`, larger and with zeros outside the lengths; None where a few of these are right."""
-    plain = replace(case, storage=replace(case.storage, padding="zero"))
-    cases = islice(variants(trials.subject, plain), _UNPADDED)
-    return next((scene for scene in trials.of(cases, share=_SHARE_UNPADDED) if scene.failures), None)
-
-
-def _in_fp32(trials: Trials, scene: Scene) -> Scene | None:
-    """A run of the same case in fp32 with exact products, one that fails if there is one; None where it is that already, or the subject refuses it.
-
-    Few values may be right in fp32 by chance: then others are tried.
-    """
-    same = replace(scene.case, dtype="fp32", precision="ieee")
-    twin = None if same == scene.case else trials.scene(same)
-    if twin is None or twin.failures:
-        return twin
-    for regime in dict.fromkeys((same.values.regime, "normal")):
-        for seed in _OTHER_VALUES:
-            other = trials.scene(replace(same, values=replace(same.values, regime=regime, seed=seed, edits=())))
-            if other is not None and other.failures:
-                return other
-    for steep in peaked(trials.subject, same):  # values of a regime depend on what the dtype holds
-        other = trials.scene(steep)
-        if other is not None and other.failures:
-            return other
-    return twin
+def _held(trials: Trials, start: Scene, output: str) -> str:
+    """What `as_if` says after some related cases were run."""
+    for _ in trials.of(islice(variants(trials.subject, start.case), _COMPARED), share=_HELD):
+        pass
+    return as_if(trials, output, _HELD)
 
 
 def _by_itself(search: _Search, trials: Trials, start: Scene, output: str) -> tuple[Named, Scene] | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Features = Mapping[str, Value]
 
-__all__ = ["Rule", "rules"]
+__all__ = ["Rule", "rules", "single"]
 
 _MODULI = (8, 16, 32, 64, 128)
 _SIZES = ("seq_q", "seq_k")
@@ -80,21 +80,19 @@ def rules(positive: Sequence[Features], negative: Sequence[Features]) -> list[Ru
         return [Rule((), 0.0)]
     everything = (1 << len(negative)) - 1
     found: dict[tuple[int, str], tuple[float, Condition, int]] = {}
-    for cost, each in _conditions(positive, negative):
-        if not all(each.of(features) for features in positive):
-            continue
+    for cost, each in single(positive, negative):
         refused = sum(1 << n for n, features in enumerate(negative) if not each.of(features))
         if refused:
             key = (refused, str(each))
             if key not in found or cost < found[key][0]:
                 found[key] = (cost, each, refused)
-    single = sorted(found.values(), key=lambda x: (x[0], str(x[1])))
-    answers = [Rule((each,), cost) for cost, each, refused in single if refused == everything]
+    alone = sorted(found.values(), key=lambda x: (x[0], str(x[1])))
+    answers = [Rule((each,), cost) for cost, each, refused in alone if refused == everything]
     for size, most in ((2, _PAIRED), (3, _TRIPLED)):
         if size == 3 and answers:
             break
         useful = sorted(
-            (x for x in single if x[2] != everything), key=lambda x: x[0] + 0.25 * (everything ^ x[2]).bit_count()
+            (x for x in alone if x[2] != everything), key=lambda x: x[0] + 0.25 * (everything ^ x[2]).bit_count()
         )[:most]
         for chosen in combinations(useful, size):
             union = 0
@@ -104,6 +102,11 @@ def rules(positive: Sequence[Features], negative: Sequence[Features]) -> list[Ru
                 cost = sum(c for c, _, _ in chosen) + 0.3 * (size - 1)
                 answers.append(Rule(tuple(sorted((each for _, each, _ in chosen), key=str)), cost))
     return sorted(answers, key=lambda rule: (rule.cost, len(rule.conditions), str(rule.conditions)))[:_MOST]
+
+
+def single(positive: Sequence[Features], negative: Sequence[Features]) -> list[tuple[float, Condition]]:
+    """Conditions that hold for every positive case, with their costs."""
+    return [(c, each) for c, each in _conditions(positive, negative) if all(each.of(features) for features in positive)]
 
 
 def _conditions(positive: Sequence[Features], negative: Sequence[Features]) -> Iterator[tuple[float, Condition]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
-from flashverify.diagnosis.claims import Answer, Claim, agreeing
+from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
-from flashverify.diagnosis.mixing import alternatives
 from flashverify.diagnosis.placing import placed
-from flashverify.diagnosis.related_cases import telling, variants, windows
+from flashverify.diagnosis.records import Record, of_one_detail, of_one_way, settled
+from flashverify.diagnosis.related_cases import variants, windows
 from flashverify.diagnosis.settings import other_settings
 from flashverify.diagnosis.surveying import standing, surveyed
+from flashverify.diagnosis.telling_cases import telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Named", "Record", "named", "named_at_places", "of_one_way", "settled"]
+__all__ = ["Named", "named", "named_at_places"]
 
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
@@ -33,8 +34,6 @@ _SHARES = {"always": 0.5, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "b
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _ASKED = 4
 """Claims whose conditions are learned."""
-_MOST = 0.5
-"""Share of the failing cases that the detail of a claim explains, at least, where none explains all."""
 
 
 @dataclass(slots=True)
@@ -61,34 +60,6 @@ class Named:
         return claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED)
 
 
-@dataclass(slots=True)
-class Record:
-    """A claim and what was said of it since the first case."""
-
-    claim: Claim
-    answers: list[Answer] = field(default_factory=list)
-
-    def add(self, scene: Scene) -> bool:
-        """Takes an answer; False where the kernel is wrong in another way."""
-        self.answers.append(self.claim.answer(scene))
-        return self.answers[-1] is not Answer.OTHERWISE
-
-    def count(self, *answers: Answer) -> int:
-        """How many of its answers are one of these."""
-        return sum(answer in answers for answer in self.answers)
-
-    @property
-    def always(self) -> bool:
-        """Whether no case was right where the claim says that it is wrong."""
-        return Answer.RIGHT not in self.answers
-
-    @property
-    def explained(self) -> str:
-        """In words, how many cases it explains."""
-        clear = self.count(Answer.CLEAR)
-        return f"it explains {clear + self.count(Answer.EXPLAINED)} further cases, {clear} of them clearly"
-
-
 def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
     """The semantics that expect what the subject returned; None where the time was over before all were tried."""
     found = []
@@ -106,7 +77,7 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
     records, found = _always(trials, scene, [Record(claim) for claim in whole or ()])
     if found is not None:
-        found.claims = standing(trials, scene, found.claims)
+        found.claims = _of_alike_details(trials, standing(trials, scene, found.claims))
         if not found.claims:
             return None
     if found is not None and (fixed := of_one_way(trials, found.claims[0])) is not None:
@@ -128,6 +99,13 @@ def named(trials: Trials, scene: Scene) -> Named | None:
         if found is not None:
             return found
     return None
+
+
+def _of_alike_details(trials: Trials, claims: list[Claim]) -> list[Claim]:
+    """Without those that need another detail on each case, where the first one does not: with tiles of any size a claim explains any size."""
+    if len(claims) < 2 or not of_one_detail(trials, claims[0]):
+        return claims
+    return [claims[0], *(claim for claim in claims[1:] if of_one_detail(trials, claim))]
 
 
 def named_at_places(trials: Trials, scene: Scene) -> Named | None:
@@ -180,46 +158,6 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     if not fits:
         return records, None
     return records, Named([record.claim for record in fits], (), fits[0].explained, fits[0].count(Answer.CLEAR))
-
-
-def settled(records: list[Record]) -> list[Record]:
-    """Those whose claims have no number, or one that the cases determine; all where there are none of these."""
-    return [record for record in records if not record.claim.undetermined] or records
-
-
-def of_one_way(trials: Trials, claim: Claim) -> tuple[Claim, bool] | None:
-    """The claim with one detail on all cases, such as one size of a tile, where some are right under it; None where it needs no conditions.
-
-    With a detail of its own on each case a claim says too little: a right case may agree with a size, or with a part of what is wrong,
-    that no failing case has. Where it needs none, its detail becomes the one that explains every case, where there is one, and none where its
-    own explains few. It is refuted, which the second value says, where other cases are wrong in another way besides.
-    """
-    details = {each.detail for other in trials.scenes.values() for each in alternatives(claim.semantics, other)}
-    if claim.semantics.one_way or not any(details):
-        return None
-    fixed, otherwise = Record(Claim(replace(claim.semantics, one_way=True))), False
-    for each in sorted(trials.scenes.values(), key=lambda other: not other.failures):
-        if fixed.add(each):
-            continue
-        if claim.answer(each) is not Answer.OTHERWISE:
-            if not _usual(trials, claim):
-                claim.detail = ""
-            return None
-        otherwise = True
-    if fixed.always:
-        claim.detail = claim.detail if otherwise else fixed.claim.detail or claim.detail
-        return None
-    return Claim(fixed.claim.semantics), otherwise
-
-
-def _usual(trials: Trials, claim: Claim) -> bool:
-    """Whether the detail of a claim, where it is that of one alternative, explains most of the failing cases that one can explain."""
-    told = []
-    for scene in (each for each in trials.scenes.values() if each.failures):
-        ways = {each.detail for each in alternatives(claim.semantics, scene)}
-        if claim.detail in ways:
-            told.append(agreeing(claim.semantics, scene, frozenset(scene.failures), claim.region(scene), claim.detail))
-    return not told or sum(each is not None for each in told) > _MOST * len(told)
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

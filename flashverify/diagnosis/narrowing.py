@@ -64,9 +64,9 @@ class Narrowed(Trials):
         """As `Trials.hindrance`, of the time of all trials."""
         return self._whole.hindrance(case, share)
 
-    def release(self) -> None:
+    def release(self, share: float = 1.0) -> None:
         """As `Trials.release`."""
-        self._whole.release()
+        self._whole.release(share)
 
     def keep(self, scene: Scene) -> None:
         """Adds a run that was made elsewhere."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from flashverify.case.masks.mask import Mask, Packed, drawn_anew
+from flashverify.case.masks.mask import Mask, Packed
+from flashverify.diagnosis.grown import grown
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.subjects.interface import Subject
 
-__all__ = ["grown", "peaked", "telling", "variants", "windows"]
+__all__ = ["grown", "peaked", "variants", "windows"]
 
 _SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
 """Rows and keys that are added."""
@@ -42,47 +43,6 @@ def peaked(subject: Subject, case: Case) -> Iterator[Case]:
             steep = replace(few, scale=factor * few.dim_qk**-0.5)
             if subject.supports.refusal(steep) is None:
                 yield steep
-
-
-def telling(subject: Subject, case: Case) -> Iterator[Case]:
-    """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, three heads and sequences, large blocks, one part more in the mask."""
-    whole = -case.seq_k % 128
-    found = [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
-    if len(case.mask.given()) > 1 and case.mask.packed is None:  # parts that hide the same keys
-        found.append(grown(replace(case, mask=Mask()), 5, 40, regime="normal", seed=57))
-    if case.batch * case.heads_q > 1:  # of two each one is the next one and the one before
-        found.append(grown(case, 5, 7, regime="normal", seed=59, heads_q=6, heads_kv=3, batch=3))
-    blocks = case.mask.blocks
-    if blocks is not None:
-        large = replace(case, mask=replace(case.mask, blocks=replace(blocks, keys=256)))
-        found += [grown(large, 3, 425 - case.seq_k % 16 + n, regime="normal", seed=60 + n) for n in (0, 16)]
-    if case.mask.causal is None and case.mask.tree is None and case.mask.window_alignment is None:
-        causal = replace(case, mask=replace(case.mask, causal="top-left"))
-        found += [grown(causal, rows, keys, regime="normal", seed=71) for rows, keys in ((18, 34), (140, 150))]
-        dense = (
-            causal.mask
-            if case.mask.bitmap is None
-            else replace(causal.mask, bitmap=replace(case.mask.bitmap, live=220))
-        )
-        aligned = replace(case, mask=replace(dense, causal="bottom-right"))  # no row without keys
-        found += [grown(aligned, rows, rows + 40, regime="normal", seed=75 + rows) for rows in (18, 70)]
-    if case.mask.key_lengths is None and case.mask.packed is None and case.mask.tree is None:
-        short = replace(case, mask=replace(case.mask, key_lengths=(case.seq_k,) * case.batch))
-        found.append(grown(replace(short, seq_k=case.seq_k + 3), 18, 34, regime="normal", seed=81))
-    for name, value in case.launch:  # fewer splits, each of several tiles: most wrong splits lose only a part there
-        for fewer in (2, 3) if value > 3 else ():
-            launch = tuple((other, fewer if other == name else x) for other, x in case.launch)
-            found.append(grown(case, 5, 290 + 64 * fewer, regime="normal", seed=93 + fewer, launch=launch))
-    if case.mask.packed is None:  # whole tiles of which no key is hidden, far from 0
-        found += [
-            grown(replace(case, mask=Mask()), 5, whole + 128 * more, regime="negative", seed=111 + more)
-            for more in (0, 1)
-        ]
-    # of a subject with few rows no larger case above has large or very negative logits
-    found += [
-        grown(case, 0, keys, regime=regime, seed=85 + keys) for keys, regime in ((9, "negative"), (40, "logits-1e4"))
-    ]
-    yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
 
 
 def windows(case: Case) -> Iterator[Case]:
@@ -188,76 +148,3 @@ def _made(case: Case, **changes: Any) -> Case | None:
         return replace(case, **changes)
     except UsageError:
         return None
-
-
-def grown(case: Case, rows: int, keys: int, *, regime: str, seed: int, dim: int = 0, **axes: Any) -> Case | None:
-    """`case` with more rows and keys in every sequence, other values, and some axes replaced; None where there is no such case.
-
-    Of packed sequences there are as many as `batch` says, at least.
-    """
-    batch = axes.get("batch", case.batch)
-    mask = case.mask
-    try:
-        if mask.packed is not None:
-            axes["batch"] = 1
-            mask, seq_q, seq_k = _packed(case, mask.packed, rows, keys, batch)
-        else:
-            seq_q, seq_k = case.seq_q + rows, case.seq_k + keys
-            if mask.tree is not None:
-                seq_k = max(seq_k, case.seq_k + rows)
-            mask = _grown(mask, (rows, keys), [(rows, keys)] * batch)
-        if rows or keys:
-            mask = _patterns(mask, seed)
-        if dim:
-            axes |= {"dim_qk": dim, "dim_v": dim}
-        if rows or keys:
-            axes["grad"] = replace(case.grad, do="dense")
-        values = replace(case.values, regime=regime, seed=seed, edits=())
-        return replace(case, **{"seq_q": seq_q, "seq_k": seq_k, "mask": mask, "values": values, **axes})
-    except UsageError:
-        return None
-
-
-def _grown(mask: Mask, shared: tuple[int, int], more: list[tuple[int, int]], packed: Packed | None = None) -> Mask:
-    """What the mask says of each sequence, grown by as many rows and keys; new sequences are like the first one.
-
-    Args:
-        mask: with sequences to grow.
-        shared: rows and keys that what all sequences share grows by.
-        more: rows and keys, a pair per sequence that there is to be.
-        packed: where the grown sequences lie, None where they are not packed.
-    """
-    changed: dict[str, Any] = {}
-    for part, value in mask.given():
-        pieces = part.per_sequence(value, mask)
-        if pieces is None:
-            changed[part.name] = part.grow(value, *shared)
-        elif pieces:
-            grown = [part.grow(piece, *by) for piece, by in zip(pieces, more, strict=False)]
-            grown += [part.another(grown[0], n) for n in range(1, len(more) - len(grown) + 1)]
-            changed[part.name] = part.join(grown, packed=packed is not None)
-    return replace(mask, **(changed | {"packed": packed}))
-
-
-def _patterns(mask: Mask, seed: int) -> Mask:
-    """Patterns drawn anew, sometimes with blocks of several tiles."""
-    mask = drawn_anew(mask, seed)
-    if mask.blocks is not None and seed % 2:
-        mask = replace(mask, blocks=replace(mask.blocks, rows=2 * mask.blocks.rows, keys=2 * mask.blocks.keys))
-    return mask
-
-
-def _packed(case: Case, packed: Packed, rows: int, keys: int, least: int) -> tuple[Mask, int, int]:
-    given = packed.lengths()
-    given = (*given, *given[:1] * (least - len(given)))
-    more = [(rows * (n % 2 == 0 or n >= len(packed.lengths())), keys) for n in range(len(given))]
-    lengths = [(q + r, k + c) for (q, k), (r, c) in zip(given, more, strict=True)]
-    if case.mask.tree is not None:
-        lengths = [(q, max(k, q)) for q, k in lengths]
-    cu_q, cu_k = [0], [0]
-    for q, k in lengths:
-        cu_q.append(cu_q[-1] + q)
-        cu_k.append(cu_k[-1] + k)
-    seq_q = case.seq_q - packed.cu_q[-1] + cu_q[-1]
-    seq_k = case.seq_k - packed.cu_k[-1] + cu_k[-1]
-    return _grown(case.mask, (rows, keys), more, Packed(tuple(cu_q), tuple(cu_k))), seq_q, seq_k

@@ -1,11 +1,14 @@
-"""Cases that tell more than the failing one: with usual values of its options, or small ones with a launch that shows the same."""
+"""Cases that tell more than the failing one: with usual values of its options, without padding, in fp32, or small ones with a launch that shows the same."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.grown import grown
 from flashverify.diagnosis.neighbours import resized
-from flashverify.diagnosis.related_cases import grown
+from flashverify.diagnosis.related_cases import peaked, variants
 from flashverify.diagnosis.settings import usual_settings
 from flashverify.diagnosis.trials import work
 
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["smaller_with_a_launch", "with_usual_settings"]
+__all__ = ["in_fp32", "smaller_with_a_launch", "with_usual_settings", "without_padding"]
+
+_UNPADDED, _SHARE_UNPADDED = 6, 0.3
+"""Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
+_OTHER_VALUES = (81, 82)
+"""Seeds of values, beside its own, that a case in fp32 is asked with."""
 
 _SHARE = 0.5
 """Of the time, after which no case of either kind is tried: the large case may have taken most of it."""
@@ -50,3 +58,31 @@ def _launched(supports: Supports, case: Case) -> Iterator[Case]:
             found = grown(small, 0, 0, regime="normal", seed=case.values.seed, launch=((name, value),))
             if found is not None and supports.refusal(found) is None:
                 yield found
+
+
+def without_padding(trials: Trials, case: Case) -> Scene | None:
+    """A failing run of a case like `case`, larger and with zeros outside the lengths; None where a few of these are right."""
+    plain = replace(case, storage=replace(case.storage, padding="zero"))
+    cases = islice(variants(trials.subject, plain), _UNPADDED)
+    return next((scene for scene in trials.of(cases, share=_SHARE_UNPADDED) if scene.failures), None)
+
+
+def in_fp32(trials: Trials, scene: Scene) -> Scene | None:
+    """A run of the same case in fp32 with exact products, one that fails if there is one; None where it is that already, or the subject refuses it.
+
+    Few values may be right in fp32 by chance: then others are tried.
+    """
+    same = replace(scene.case, dtype="fp32", precision="ieee")
+    twin = None if same == scene.case else trials.scene(same)
+    if twin is None or twin.failures:
+        return twin
+    for regime in dict.fromkeys((same.values.regime, "normal")):
+        for seed in _OTHER_VALUES:
+            other = trials.scene(replace(same, values=replace(same.values, regime=regime, seed=seed, edits=())))
+            if other is not None and other.failures:
+                return other
+    for steep in peaked(trials.subject, same):  # values of a regime depend on what the dtype holds
+        other = trials.scene(steep)
+        if other is not None and other.failures:
+            return other
+    return twin

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.observe import look
 
@@ -28,16 +28,18 @@ class Trials:
         subject: the kernel under test.
         seconds: after which no further case is run.
         kept: share of the seconds that is over for all who ask, until `release`.
+        clock: that counts them; None for one of its own.
 
     Attributes:
         scenes: the runs by case, in the order in which they were made.
     """
 
-    def __init__(self, subject: Subject, seconds: float, *, kept: float = 0.0) -> None:
+    def __init__(self, subject: Subject, seconds: float, *, kept: float = 0.0, clock: Clock | None = None) -> None:
         self.subject = subject
         self.scenes: dict[Case, Scene] = {}
         self._silent: set[Case] = set()
-        self._begun = time.monotonic()
+        self._clock = clock or Clock()
+        self._begun = self._clock()
         self._all = seconds
         self._seconds = (1.0 - kept) * seconds
         self._longest = 0.0
@@ -45,27 +47,27 @@ class Trials:
 
     def left(self, share: float = 1.0) -> bool:
         """Whether `share` of the time is not over, and another run as long as the longest one would end in time."""
-        now = time.monotonic() - self._begun
+        now = self._clock() - self._begun
         return now < share * self._seconds and now + self._longest <= self._seconds
 
     def within(self, share: float = 1.0) -> bool:
         """Whether `share` of the time is not over, for what makes no run of a case."""
-        return time.monotonic() - self._begun < share * self._seconds
+        return self._clock() - self._begun < share * self._seconds
 
     def hindrance(self, case: Case, share: float) -> str:
         """Why `case` is not run: `over` where `share` of the time is, `long` where it would end too late; empty where it may.
 
         With fewer pairs than the longest run had a run is taken to be shorter by as much.
         """
-        now = time.monotonic() - self._begun
+        now = self._clock() - self._begun
         if now >= share * self._seconds:
             return "over"
         part = min(1.0, (work(case) + _LEAST) / (self._most + _LEAST))
         return "long" if now + part * self._longest > self._seconds else ""
 
-    def release(self) -> None:
-        """Gives the time that was kept."""
-        self._seconds = self._all
+    def release(self, share: float = 1.0) -> None:
+        """Gives the time that was kept, up to a share of the whole."""
+        self._seconds = max(self._seconds, share * self._all)
 
     def keep(self, scene: Scene) -> None:
         """Adds a run that was made elsewhere."""
@@ -81,14 +83,14 @@ class Trials:
             return self.scenes[case]
         if case in self._silent:
             return None
-        begun = time.monotonic()
+        begun = self._clock()
         found = None
         if work(case) <= LARGEST and self.subject.supports.refusal(case) is None:
             try:
                 found = look(self.subject, case)
             except Exception:  # a defect may raise on other cases; those say nothing
                 found = None
-        taken = time.monotonic() - begun
+        taken = self._clock() - begun
         if taken > self._longest:
             self._longest, self._most = taken, work(case)
         if found is None:

@@ -95,6 +95,7 @@ def _explained(subject: Subject, question: Explain) -> Explained:
     """What a diagnosis says of the first failure of accuracy."""
     from flashverify.case.text import parse_case
     from flashverify.checks import Plan, judge_case
+    from flashverify.diagnosis.clock import Clock
     from flashverify.diagnosis.diagnose import diagnose
     from flashverify.probing.view import view_of
 
@@ -103,5 +104,5 @@ def _explained(subject: Subject, question: Explain) -> Explained:
     failures = judge_case(view, case, Plan(checks=("accuracy", "nonfinite"))).failures
     if not failures:
         return Explained()
-    found = diagnose(view, case, failures[0], seconds=question.seconds)
+    found = diagnose(view, case, failures[0], seconds=question.seconds, clock=Clock())  # who asks waits no longer
     return Explained(name=found.name, sentence=found.sentence)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from flashverify.case.text import format_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.precision.fitting import best, declared_share
 from flashverify.diagnosis.precision.forms import form_text, worst_beside_bounds
 from flashverify.numerics.form import Form
@@ -21,6 +21,7 @@ from flashverify.truth import Truth
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.probing.questions import FormFit
     from flashverify.subjects.interface import Subject
@@ -43,7 +44,8 @@ _FINER = ("P in fp32", "dS in fp32")
 
 def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
     """The form, the smaller ones that cases refuted, and how it does on the cases that were held out."""
-    begun = time.monotonic()
+    clock = Clock()  # of the wall: who asks waits no longer
+    modelling, end = clock.end(_SIGNATURES * asked.seconds), clock.end(asked.seconds)
     fitted, held = (scenes_of(subject, asked, texts) for texts in (asked.fitted, asked.held_out))
     if len(fitted) < _NEEDED or len(held) < _NEEDED:
         return FormFitted(found=None, fitted=len(fitted), held_out=len(held))
@@ -51,12 +53,11 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
     if gross:
         fitted, held = ([without(scene, gross) for scene in scenes] for scenes in (fitted, held))
     base = Form(lse_base=asked.assumed.lse_base)
-    signatures = _signatures(fitted, held, begun + _SIGNATURES * asked.seconds)
+    signatures = _signatures(fitted, held, modelling)
     seen = declared_by((s.output, s.words) for s in signatures)
     plainest = _against(list(fitted), base) if seen else None
     base = dataclasses.replace(base, **seen)
-    modelled = time.monotonic() < begun + _SIGNATURES * asked.seconds
-    end = begun + asked.seconds
+    modelled = not modelling.over
     same, refuted = _smallest(fitted, base, end)
     found = seen | same[0] if same else None
     best_form = dataclasses.replace(base, **(found or {}))
@@ -72,7 +73,7 @@ def fitted_form(subject: Subject, asked: FormFit) -> FormFitted:
         gross=tuple(gross),
         failures=gross,
         modelled=modelled,
-        searched=bool(same) or time.monotonic() < end,
+        searched=bool(same) or not end.over,
         reads_outputs=_reads_outputs([*fitted, *held]),
         tiles=_tiles(fitted, held) if found == {} else 0,
         worst=_worst([*fitted, *held], best_form),
@@ -96,7 +97,7 @@ def _refuted(scene: Scene, form: Form) -> Refuted | None:
     return Refuted(form=form_text(form), case=format_case(scene.case), output=name, ratio=outputs[name])
 
 
-def _smallest(scenes: Sequence[Scene], base: Form, deadline: float) -> tuple[list[dict[str, Any]], list[Refuted]]:
+def _smallest(scenes: Sequence[Scene], base: Form, deadline: End) -> tuple[list[dict[str, Any]], list[Refuted]]:
     """The changes of the lowest rung that explain every scene, and for each form below it a case that refutes it."""
     refuted: list[Refuted] = []
     order = list(scenes)
@@ -112,7 +113,7 @@ def _smallest(scenes: Sequence[Scene], base: Form, deadline: float) -> tuple[lis
                 found.append(dict(change))
             else:
                 refuted.append(against)
-            if time.monotonic() > deadline:
+            if deadline.over:
                 return found, refuted
         if found:
             return found, refuted
@@ -138,7 +139,7 @@ def _worst(scenes: Sequence[Scene], form: Form) -> dict[str, float]:
     return found
 
 
-def _signatures(fitted: Sequence[Scene], held: Sequence[Scene], deadline: float) -> list[Signature]:
+def _signatures(fitted: Sequence[Scene], held: Sequence[Scene], deadline: End) -> list[Signature]:
     """Models of one rounding that predict the errors of an output on fitted and on held-out scenes alike."""
     found = []
     small = [[s for s in scenes if _pairs(s) <= _LARGEST_EMULATED] for scenes in (fitted, held)]

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Count", "View", "compare", "filled"]
 
+_MOST = 2.0**31
+"""More pairs than any cell has: what is as large is no count of them."""
 _LEAST = 0.45
 """Least weight of a pair in a reading that still tells whether it is there."""
 
@@ -119,7 +121,7 @@ def compare(
     unread = unread.expand(off.shape)
     whole = off.round()
     distance = (off - whole).abs()
-    broken = ~(distance <= WHOLE) & ~unread
+    broken = ~((distance <= WHOLE) & (whole.abs() < _MOST)) & ~unread
     kept = ~unread & ~broken
     delta = torch.where(kept, whole, 0.0).to(torch.int32)
     far = torch.where(kept, distance, 0.0)

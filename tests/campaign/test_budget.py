@@ -54,6 +54,16 @@ def test_all_slices_together_stay_within_a_third(clock):
     assert sum(given) <= 40.0
 
 
+@pytest.mark.parametrize(("waits", "seconds"), [(0.0, 20.0), (0.5, 30.0), (1.0, 40.0)])
+def test_on_a_busy_machine_the_first_finding_gets_more_of_the_share(clock, waits, seconds):
+    budget = Budget(60.0, 120.0, clock=clock)
+    share = Explaining(budget, 2, share=1 / 3, least=None, clock=clock, waits=lambda: waits)
+
+    assert share.next_slice(90.0, searching=True) == seconds
+    share.begin(0, seconds)
+    assert share.next_slice(90.0, searching=False) <= 40.0 - seconds
+
+
 def test_beside_a_search_one_of_two_workers_explains(clock):
     share = explaining(clock, 60.0)
     share.begin(0, share.next_slice(10.0, searching=True))

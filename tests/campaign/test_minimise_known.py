@@ -1,10 +1,13 @@
 """What a known cause accounts for on the way to a minimal case is neither diagnosed anew nor verified."""
 
+import math
+
 import msgspec
 import pytest
 
-from flashverify.campaign.protocol import Improved, Minimal, Minimise, WorkerConfig
+from flashverify.campaign.protocol import Improved, Judged, Minimal, Minimise, WorkerConfig
 from flashverify.campaign.worker import minimise as minimising
+from flashverify.campaign.worker.fresh import Fresh
 from flashverify.campaign.worker.minimise import minimise
 from flashverify.case.text import format_case, parse_case
 from flashverify.judge.record import Confirmation, Diagnosis
@@ -111,11 +114,62 @@ def test_of_a_failure_that_no_fresh_process_shows_only_what_is_kept_between_call
             return Diagnosis(name, "It is so.")
 
     alone = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
-    monkeypatch.setattr(
-        minimising, "_verify", lambda probe, task, text, plan, verdict, end: (verdict, Confirmation(3, 0))
-    )
+    monkeypatch.setattr(minimising.Fresh, "verified", lambda self, text, verdict: (verdict, Confirmation(3, 0)))
     found = Kept(says=False).minimised().diagnosis
 
     kept = name == "stale-scale"
     here = "In the process that found it, after other calls, it computed so: It is so."
     assert (found.name, found.sentence) == (name * kept, f"It is so. {alone}" if kept else f"{alone} {here}")
+
+
+class Elsewhere:
+    """Another process, in which the case fails or does not; how often it was asked, and how often it was a new one."""
+
+    def __init__(self, *fails):
+        self.fails, self.asked, self.fresh = fails, 0, 0
+
+    def refresh(self):
+        self.fresh += 1
+
+    def judge(self, task, *, deadline):
+        self.asked += 1
+        if task.confirm is not None:
+            return Judged(CaseResult(task.case, "k", "cpu", ()), Confirmation(oracle="mpmath"))
+        failing = self.fails[min(self.asked, len(self.fails)) - 1]
+        status = Status.FAIL if failing else Status.PASS
+        verdict = Verdict(check="accuracy", status=status, error="bound", output="o")
+        return Judged(CaseResult(task.case, "k", "cpu", (verdict,)))
+
+
+def verdict_of(text):
+    return Verdict(check="accuracy", status=Status.FAIL, error="bound", output="o", message=text)
+
+
+def fresh(elsewhere, repeats=2):
+    task = Minimise("k", OUT, FIRST, FIRST, verdict_of(""), 5.0, repeats)
+    return Fresh(elsewhere, task, "only:accuracy", math.inf)
+
+
+def test_what_a_fresh_process_said_for_the_diagnosis_is_not_asked_again():
+    elsewhere = Elsewhere(True)
+    found = fresh(elsewhere)
+
+    assert found.fails(FIRST) is True
+    assert found.verified(FIRST, verdict_of("here"))[1] == Confirmation(repeats=2, failed=2, oracle="mpmath")
+    assert (elsewhere.asked, elsewhere.fresh) == (3, 1)
+
+
+def test_another_case_is_verified_in_another_process():
+    elsewhere = Elsewhere(False, True, True)
+    found = fresh(elsewhere)
+
+    assert found.fails(FIRST) is False
+    assert found.verified(FIRST.replace("softcap=2 ", ""), verdict_of("here"))[1].failed == 2
+    assert (elsewhere.asked, elsewhere.fresh) == (4, 2)
+
+
+def test_nothing_is_known_of_fresh_processes_where_nothing_is_verified():
+    elsewhere = Elsewhere(True)
+
+    assert fresh(elsewhere, repeats=0).fails(FIRST) is None
+    assert elsewhere.asked == 0

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from flashverify.campaign.protocol import Judge
-from flashverify.campaign.supervisor.slots import Slot
-from flashverify.campaign.supervisor.starvation import starved
+from flashverify.campaign.supervisor.slots import Slot, starving
+from flashverify.starvation import starved
 
 
 class Waiting:
@@ -58,3 +58,11 @@ def test_a_worker_without_a_task_does_not_hang(slot):
 def test_of_a_process_that_is_gone_nothing_is_known():
     assert starved(2**31 - 1) == 0.0
     assert 0 <= starved(os.getpid()) <= time.monotonic()
+
+
+def test_the_share_of_the_time_in_which_workers_wait_is_told():
+    now = time.monotonic()
+    slots = [Slot(n, Waiting(), started=now - 200.0) for n in range(2)]
+
+    assert starving(slots) == pytest.approx(0.5, abs=0.01)
+    assert starving([]) == 0.0

@@ -1,12 +1,12 @@
 """What a call has of the call before it, or of the first one of the process, whatever its shapes."""
 
 import dataclasses
-import time
 
 import pytest
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state.following import follows_another, of_the_call_before
 from flashverify.diagnosis.state.for_good import draws_of_the_first_call
@@ -34,7 +34,7 @@ CASE = "fv1 batch=2 heads_q=2 heads_kv=1 seq_q=6 seq_k=14 dtype=fp32 seed=1 back
 
 def named(subject, case):
     """The diagnosis of a case that is held against the call before it."""
-    return of_the_call_before(subject, parse_case(case), time.monotonic() + SECONDS)
+    return of_the_call_before(subject, parse_case(case), Clock().end(SECONDS))
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_subject_that_keeps_nothing_follows_no_call(subject):
     kept_nothing.contract = dataclasses.replace(kept_nothing.contract, deterministic=True)
     case = parse_case(f"{CASE} klen=9,14")
 
-    assert follows_another(kept_nothing, case, time.monotonic() + SECONDS) is None
-    assert of_the_call_before(kept_nothing, case, time.monotonic() + SECONDS) is None
+    assert follows_another(kept_nothing, case, Clock().end(SECONDS)) is None
+    assert of_the_call_before(kept_nothing, case, Clock().end(SECONDS)) is None
 
 
 def test_what_a_kernel_does_always_is_of_no_other_call():
@@ -124,14 +124,14 @@ def test_what_a_kernel_does_always_is_of_no_other_call():
 
     case = parse_case("fv1 seq_q=3 seq_k=4 dim_qk=8 dim_v=8 dtype=fp32 seed=1 backward=no")
 
-    assert of_the_call_before(AlwaysCausal(), case, time.monotonic() + 20.0) is None
+    assert of_the_call_before(AlwaysCausal(), case, Clock().end(20.0)) is None
 
 
 @pytest.mark.parametrize(
     ("subject", "what"), [(WindowOfTheCallBefore, "another window"), (CapThatStays, "a softcap"), (EveryThird, "")]
 )
 def test_a_subject_that_follows_the_call_before_is_suspected_of_what_differs(subject, what):
-    assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), time.monotonic() + SECONDS) == what
+    assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), Clock().end(SECONDS)) == what
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -164,7 +164,7 @@ def test_draws_that_are_wrong_in_another_way_are_those_of_no_first_call():
     subject = Subject()
     judge_case(subject, case, Plan(checks=("accuracy",)))
 
-    assert draws_of_the_first_call(subject, case, time.monotonic() + SECONDS) is None
+    assert draws_of_the_first_call(subject, case, Clock().end(SECONDS)) is None
 
 
 @pytest.mark.parametrize(("name", "batch"), [("stale-keys", False), ("stale-longest-key-lengths", True)])
@@ -183,7 +183,7 @@ def test_what_goes_by_a_part_of_the_shapes_is_named(name, batch):
             return dataclasses.replace(problem, case=case, key_lengths=problem.q.new_tensor(lengths).int())
 
     case = parse_case(f"{CASE} klen=9,14" if batch else CASE)
-    found = of_a_later_call(Subject(), case, SECONDS)
+    found = of_a_later_call(Subject(), case, SECONDS, Clock())
 
     assert found is not None
     assert found.name == name
@@ -220,3 +220,12 @@ def test_primers_differ_in_what_they_say():
 )
 def test_which_diagnoses_are_about_state(found, state):
     assert tells_of_state(found) == state
+
+
+@pytest.mark.parametrize("prefix", ["prefix=9,4", "prefix=9,4 window=3,*", "prefix=0,0"])
+def test_a_case_with_a_prefix_has_primers_of_all_kinds(prefix):
+    case = parse_case(f"{CASE} causal=bottom-right {prefix}")
+    found = [dict(primers(Plain(), case, turn)) for turn in range(4)]
+
+    assert all({"key lengths", "other lengths" if "9" in prefix else "fewer keys"} <= each.keys() for each in found)
+    assert all(("window" in each) is ("window" not in prefix) for each in found)

@@ -1,12 +1,12 @@
 """A setting or a tensor that every call has of the first one, or of the first one with a key, is named."""
 
 import dataclasses
-import time
 
 import pytest
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state.first_things import of_the_first_call
 from flashverify.judge.verdict import Status, Verdict
@@ -124,4 +124,28 @@ def test_what_a_kernel_does_always_is_of_no_first_call(methods, text):
     subject = planted(**methods)
     case, _ = asked(subject, text, "window=3,1" if "window" in text else "scale=0.5")
 
-    assert of_the_first_call(subject, case, time.monotonic() + SECONDS, certain=False) is None
+    assert of_the_first_call(subject, case, Clock().end(SECONDS), certain=False) is None
+
+
+def test_a_thing_that_any_other_call_would_explain_as_well_is_not_said_to_be_kept():
+    """A row without a live block is dense: it computes as any pattern that has one would make it."""
+    subject = planted(live=lambda s, p, live: live | ~live.any(-1, keepdim=True))
+    case, verdict = asked(subject, "blocks=64,64,255,3", "blocks=64,64,0,4")
+
+    assert of_the_first_call(subject, case, Clock().end(SECONDS), certain=False) is None
+    assert not diagnose(subject, case, verdict, seconds=SECONDS).name.startswith("stale")
+
+
+@pytest.mark.parametrize(("answer", "name"), [(True, ""), (False, "stale-sink"), (None, "stale-sink")])
+def test_a_first_call_of_another_process_that_fails_so_refutes(answer, name):
+    subject = OfTheFirst(lambda p: p.sink is not None, sink, lambda p: p.q.shape[1])
+    case, verdict = asked(subject, "sink=yes", "sink=yes")
+    questions = []
+
+    def afresh():
+        questions.append(case)
+        return answer
+
+    found = diagnose(subject, case, verdict, seconds=20.0, afresh=afresh)
+
+    assert (found.name, len(questions)) == (name, 1)

@@ -1,10 +1,9 @@
 """A derivative of a softcap that is left out where it is almost 1 is not said to be rounded; and what cases with more parts may not refute."""
 
-import time
-
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
 from flashverify.diagnosis.trials import Trials
@@ -17,7 +16,7 @@ CASE = "fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 dtype=fp32 "
 def _words(change, options):
     case = parse_case(CASE + options)
     verdict = Verdict("accuracy", Status.FAIL, output="dq", error="bound")
-    found = precision_words(stepwise(at_slope=change), case, verdict, time.monotonic() + 60.0)
+    found = precision_words(stepwise(at_slope=change), case, verdict, Clock().end(60.0))
     return "" if found is None else found.sentence
 
 

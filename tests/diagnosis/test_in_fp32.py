@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from flashverify.case.case import Case
-from flashverify.diagnosis.diagnose import _in_fp32
+from flashverify.diagnosis.starting import in_fp32
 
 
 class Runs:
@@ -28,14 +28,14 @@ def failing(case):
 @pytest.mark.parametrize(("wrong", "seed"), [((0, 81), 0), ((82,), 82), ((62,), 62)])
 def test_a_case_that_fails_in_fp32_is_taken_whatever_values_show_it(wrong, seed):
     runs = Runs(*wrong)
-    found = _in_fp32(runs, failing(Case(dtype="fp16")))
+    found = in_fp32(runs, failing(Case(dtype="fp16")))
 
     assert (found.failures, found.case.values.seed, found.case.dtype) == (True, seed, "fp32")
 
 
 def test_a_case_that_is_right_in_fp32_was_right_with_other_values_too():
     runs = Runs()
-    found = _in_fp32(runs, failing(Case(dtype="bf16")))
+    found = in_fp32(runs, failing(Case(dtype="bf16")))
 
     assert not found.failures
     assert found.case == runs.asked[0] == Case(dtype="fp32")
@@ -45,5 +45,5 @@ def test_a_case_that_is_right_in_fp32_was_right_with_other_values_too():
 
 def test_a_case_in_fp32_has_no_other_beside_it():
     runs = Runs(0)
-    assert _in_fp32(runs, failing(Case(dtype="fp32"))) is None
+    assert in_fp32(runs, failing(Case(dtype="fp32"))) is None
     assert runs.asked == []

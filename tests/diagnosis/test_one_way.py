@@ -8,8 +8,8 @@ import torch
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
-from flashverify.diagnosis.naming import Record, of_one_way, settled
 from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.records import Record, of_one_way, settled
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-import time
 
 import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.precision import precision_words
 from flashverify.numerics import Form
@@ -91,7 +91,7 @@ def words(subject, text, seconds=300):
     case = parse_case(text)
     verdict = first_failure(subject, case)
     assert verdict is not None, "the planted defect does not show"
-    return precision_words(subject, case, verdict, time.monotonic() + seconds)
+    return precision_words(subject, case, verdict, Clock().end(seconds))
 
 
 DEFECTS = [

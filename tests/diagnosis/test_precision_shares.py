@@ -1,10 +1,9 @@
 """What each tile adds to a gradient in 16 bits is told from a gradient that is rounded as a whole."""
 
-import time
-
 import pytest
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.precision import precision_words
 from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.stepwise import stepwise
@@ -25,5 +24,5 @@ def _as_a_whole(s):
 @pytest.mark.parametrize(("change", "said"), [(_in_tiles, True), (_as_a_whole, False)])
 def test_shares_of_tiles_in_16_bits_are_said(change, said):
     verdict = Verdict("accuracy", Status.FAIL, output="dq", error="bound")
-    found = precision_words(stepwise(at_end=change), parse_case(CASE), verdict, time.monotonic() + 60.0)
+    found = precision_words(stepwise(at_end=change), parse_case(CASE), verdict, Clock().end(60.0))
     assert (SHARE in found.sentence) is said

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.description import described
-from flashverify.diagnosis.removals import needed
+from flashverify.diagnosis.description.removals import needed
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import time
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ import torch
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.passes.execution import execute
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state import calling, suspecting
 from flashverify.diagnosis.state.naming import kept_from_earlier
@@ -122,7 +122,9 @@ def test_a_second_call_that_is_wrong_once_is_chance(monkeypatch, wrong, suspecte
     asked = []
     monkeypatch.setattr(suspecting, "kept_from_earlier", lambda *_, **__: asked.append(1))
     subject = make(lambda p: (lambda o, lse: (o * (1 + (p.case.values.seed in wrong)), lse))(*attention(p)))
-    of_a_later_call(subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), SECONDS)
+    of_a_later_call(
+        subject, parse_case(f"fv1 seq_q=6 seq_k=7 dtype=fp32 backward=no seed={wrong[0]}"), SECONDS, Clock()
+    )
 
     assert bool(asked) == suspected
 
@@ -137,7 +139,7 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
     subject = a_thing("logits")
     subject.supports = OneBatch(**fields)
     case = parse_case(f"fv1 batch={batch} seq_q=6 seq_k=7 dtype=fp32 softcap=2 backward=no")
-    found = of_a_later_call(subject, case, SECONDS)
+    found = of_a_later_call(subject, case, SECONDS, Clock())
 
     assert found is not None
     assert found.name == "stale-softcap"
@@ -147,7 +149,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
     case = parse_case(f"{FORWARD} sink=yes")
     assert not judge_case(subject, dataclasses.replace(case, seq_q=3), Plan(checks=("accuracy",))).failures
-    found = of_a_later_call(subject, case, SECONDS)
+    found = of_a_later_call(subject, case, SECONDS, Clock())
 
     assert found is not None
     assert found.name == "stale-sink"
@@ -157,7 +159,7 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
 def test_a_first_call_that_fails_in_the_same_way_refutes_a_name():
     everything = planted(keys=lambda _, length: 1 << 20)  # past its length a row sees what the causal mask shows
     case = parse_case("fv1 seq_q=10 seq_k=32 dim_qk=8 dim_v=8 klen=31 causal=top-left backward=no")
-    end = time.monotonic() + SECONDS
+    end = Clock().end(SECONDS)
 
     assert kept_from_earlier(everything, case, "lengths", 0, end, wide=False) is None
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from flashverify.case.text import parse_case
-from flashverify.diagnosis import trials as module
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.neighbours import neighbours, simplifications
-from flashverify.diagnosis.related_cases import telling
+from flashverify.diagnosis.telling_cases import telling
 from flashverify.diagnosis.trials import Trials, work
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import FORWARD, first_failure
@@ -16,52 +16,56 @@ from tests.diagnosis.test_diagnosis import FORWARD, first_failure
 CASE = parse_case(FORWARD)
 
 
-class Clock:
-    """Goes on by `step` with each look at it."""
+class Steps:
+    """A wall clock that goes on by `step` with each look at it, of a machine with a processor for whoever asks."""
 
     def __init__(self, step):
         self.now, self.step = 0.0, step
 
-    def monotonic(self):
+    def wall(self):
         self.now += self.step
         return self.now
 
-
-@pytest.fixture
-def clock(monkeypatch):
-    found = Clock(1.0)
-    monkeypatch.setattr(module, "time", found)
-    return found
+    def clock(self):
+        return Clock(wall=self.wall, starved=lambda: 0.0)
 
 
-def test_no_case_is_run_that_would_end_after_the_time(clock):
-    found = Trials(Plain(), 10.0)
+def test_no_case_is_run_that_would_end_after_the_time():
+    clock = Steps(1.0)
+    found = Trials(Plain(), 10.0, clock=clock.clock())
+    begun = clock.now
     ran = [scene.case for scene in found.of(neighbours(Plain.supports, CASE))]
     assert 1 <= len(ran) <= 4
-    assert clock.now <= 11.0
+    assert clock.now - begun <= 10.0
 
 
-def test_a_small_case_is_run_after_a_slow_large_one(monkeypatch):
-    clock = Clock(0.0)
-    monkeypatch.setattr(module, "time", clock)
+def test_a_small_case_is_run_after_a_slow_large_one():
+    clock = Steps(0.0)
 
     class Slow(Plain):
         def forward(self, problem):
             clock.now += work(problem.case) / 1000
             return super().forward(problem)
 
-    found, large = Trials(Slow(), 10.0), replace(CASE, seq_q=80, seq_k=90)
+    found, large = Trials(Slow(), 10.0, clock=clock.clock()), replace(CASE, seq_q=80, seq_k=90)
     assert found.scene(large) is not None
     other = replace(large, values=replace(large.values, seed=5))
     assert [scene.case for scene in found.of([other, CASE])] == [CASE]
 
 
-def test_a_diagnosis_ends_with_its_time_and_says_what_it_has(monkeypatch):
-    subject = planted(scale=lambda s, p: p.scale * LOG2E)
-    clock = Clock(2.0)
-    monkeypatch.setattr(module, "time", clock)
-    found = diagnose(subject, CASE, first_failure(subject, CASE), seconds=10.0)
-    assert clock.now < 60
+def test_a_diagnosis_runs_nothing_after_its_time_and_says_what_it_has():
+    clock, begun = Steps(2.0), []
+
+    def scale(self, problem):
+        begun.append(clock.now)
+        return problem.scale * LOG2E
+
+    subject = planted(scale=scale)
+    verdict = first_failure(subject, CASE)
+    begun.clear()
+    found = diagnose(subject, CASE, verdict, seconds=10.0, clock=clock.clock())
+    assert len(begun) > 1
+    assert max(begun) <= 12.0  # it was made at 2
     assert found.name == ""
     assert found.place
 

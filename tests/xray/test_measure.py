@@ -13,6 +13,7 @@ from flashverify.xray.codes import signs
 from flashverify.xray.difference import differences, record_of
 from flashverify.xray.measure import measure
 from flashverify.xray.record import record_text
+from flashverify.xray.view import compare
 from tests.xray.weighted import Weighted
 
 CAUSAL = parse_case("fv1 batch=2 heads_q=4 heads_kv=2 seq_q=24 seq_k=24 causal=top-left seed=5")
@@ -235,3 +236,12 @@ def test_the_record_tells_what_was_read():
     assert "dq: 1 pair missing though visible: row 9 with key 3" in text
     assert "o   4,608 pairs" in text
     assert {r.output for r in record.readings if r.unread} == {"dq", "dk"}  # dS of a row with one key is 0
+
+
+@pytest.mark.parametrize("read", [1e30, -1e30, torch.inf, torch.nan])
+def test_what_no_number_of_pairs_makes_is_no_count(read):
+    one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    view = compare("o", (1, 1), read * one, one, one, None, torch.zeros(1, 1, 1, 1, dtype=torch.bool))
+
+    assert bool(view.broken.all())
+    assert not bool(view.delta.any())

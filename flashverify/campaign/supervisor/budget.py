@@ -66,6 +66,7 @@ class Explaining:
         share: of the time.
         least: seconds of workers, where there is no time budget; None is no limit.
         clock: seconds, monotonic.
+        waits: share of their time in which workers have no processor, though they could run.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class Explaining:
         share: float,
         least: float | None,
         clock: Callable[[], float] = time.monotonic,
+        waits: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._budget, self._workers, self._share, self._least, self._clock = budget, workers, share, least, clock
+        self._waits = waits
         self._active: dict[int, tuple[float, float]] = {}  # by worker: when it began, and what it was given
         self._spent = self._judging = 0.0
         self.ended = 0
@@ -126,6 +129,8 @@ class Explaining:
     def next_slice(self, most: float, *, searching: bool, folding: bool = False) -> float | None:
         """Seconds for one more task: half of what is left, so that the first finding gets most and none gets all.
 
+        On a busy machine it is more: a finding that gets a half of which another half is spent waiting has too little to be explained.
+
         Args:
             most: that one finding needs.
             searching: cases are still judged; then so many workers as `share` is of all of them explain, and one at least.
@@ -142,7 +147,7 @@ class Explaining:
             return min(most, end) if end >= _LEAST_SLICE else 0.0
         now = self._clock()
         free = allowance - self._spent - sum(max(given, now - begun) for begun, given in self._active.values())
-        slice_ = min(most, max(free / 2, min(free, 2 * _LEAST_SLICE)))
+        slice_ = min(most, max(free * (1 + self._waits()) / 2, min(free, 2 * _LEAST_SLICE)))
         if (end := self._budget.until_the_end) is not None:
             slice_ = min(slice_, end)
         return slice_ if slice_ >= _LEAST_SLICE else 0.0

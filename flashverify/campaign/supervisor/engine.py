@@ -39,7 +39,7 @@ from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.live import LiveFile
 from flashverify.campaign.supervisor.probe import failure_of
 from flashverify.campaign.supervisor.schedule import CampaignConfig, Schedule
-from flashverify.campaign.supervisor.slots import EXPLAINING, Slot
+from flashverify.campaign.supervisor.slots import EXPLAINING, Slot, starving
 from flashverify.errors import SelfCheckError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ class Engine:
         self._first = FirstCases(resumed=self.tally.drawn > 0)
         self.budget = Budget(config.seconds, config.grace, before=self._ledger.journal.before)
         self._ledger.journal.clock(lambda: self.budget.elapsed)
+        share, least = config.explain_share, config.explain_seconds
         self.explaining = Explaining(
-            self.budget, config.workers, share=config.explain_share, least=config.explain_seconds
+            self.budget, config.workers, share=share, least=least, waits=lambda: starving(self._pool.slots)
         )
         self._pool, self._gpu = processes(config, self.store, self._ledger.journal.compiled, self._tell)
         self.problems = (*self._ledger.problems, *self._gpu.problems)

@@ -16,11 +16,10 @@ import msgspec
 
 from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
 from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
-from flashverify.campaign.supervisor.proc_files import proc_number
-from flashverify.campaign.supervisor.starvation import starved
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
 from flashverify.judge.verdict import Status, Verdict
+from flashverify.starvation import proc_number, starved
 
 __all__ = ["ProcessSetup", "WorkerProcess", "death_verdict", "hang_verdict", "worker_environment"]
 

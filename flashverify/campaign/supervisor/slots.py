@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.protocol import Attribute, CaseList, Compare, Minimise, Profile, Separate, Task
@@ -11,11 +11,13 @@ from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.judge.verdict import CaseResult
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from flashverify.campaign.supervisor.hosts import Outage, Worker
     from flashverify.campaign.worker.inflight import Inflight
     from flashverify.judge.verdict import Verdict
 
-__all__ = ["EXPLAINING", "Loss", "Slot", "work_of"]
+__all__ = ["EXPLAINING", "Loss", "Slot", "starving", "work_of"]
 
 EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile)
 """Tasks that are about findings, not about cases of the campaign."""
@@ -32,6 +34,7 @@ class Slot:
         answered: results of this task that were stored.
         put_off: cases of this task that wait for a compiler.
         left: whether it was told to leave this batch, with which another worker goes on, to explain a finding.
+        started: when its process was.
         since: when it last gave a sign of life.
         starved: seconds that its process had waited for a processor then, or a second before.
         looked: when that was asked.
@@ -50,6 +53,7 @@ class Slot:
     answered: int = 0
     put_off: int = 0
     left: bool = False
+    started: float = field(default_factory=time.monotonic)
     since: float = 0.0
     starved: float = 0.0
     looked: float = float("-inf")
@@ -71,6 +75,13 @@ class Slot:
         """Whether it has a task and had its time for it."""
         late = now - self.since - self.limit
         return self.task is not None and late > 0 and late > self.process.starved() - self.starved
+
+
+def starving(slots: Collection[Slot]) -> float:
+    """The share of their time, since each of them began, in which workers waited for a processor."""
+    now = time.monotonic()
+    seconds = sum(now - slot.started for slot in slots)
+    return min(1.0, sum(slot.process.starved() for slot in slots) / seconds) if seconds > 0 else 0.0
 
 
 def work_of(slot: Slot) -> str:

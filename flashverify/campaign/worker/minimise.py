@@ -17,6 +17,7 @@ from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.supervisor.probe import Probe
+from flashverify.campaign.worker.fresh import Fresh, failure
 from flashverify.campaign.worker.overflow import with_plain_values
 from flashverify.case.text import format_case, parse_case
 from flashverify.diagnosis.state.wording import tells_of_state
@@ -24,6 +25,8 @@ from flashverify.errors import NoVerdictError
 from flashverify.judge.record import Confirmation, Diagnosis
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key, Verdict
@@ -89,50 +92,23 @@ def minimise(session: Session, task: Minimise) -> None:
         if known is not None or set(map(symptom, shows or ())) & set(map(symptom, task.beside)):
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
-        diagnosis = _told(session, task, text, verdict, end)
-        verdict, confirmation = _verify(probe, task, text, plan, verdict, end)
+        fresh = Fresh(probe, task, plan, end)
+        diagnosis = _told(session, task, text, verdict, end, fresh)
+        verdict, confirmation = fresh.verified(text, verdict)
         if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
             # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
-            again, second = _verify(probe, task, task.first, plan, verdict, end)
+            again, second = fresh.verified(task.first, verdict)
             if second.failed:
                 text, verdict, confirmation, shows = task.first, again, second, None
-                diagnosis = _told(session, task, text, verdict, end)
+                diagnosis = _told(session, task, text, verdict, end, fresh)
     if confirmation.repeats and not confirmation.failed:
         diagnosis = _right_alone(session, task, text, verdict, diagnosis, end)
     session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete, shows))
 
 
-def _verify(
-    probe: Probe, task: Minimise, text: str, plan: str, verdict: Verdict, end: float
-) -> tuple[Verdict, Confirmation]:
-    """Judge `task.repeats` times, beginning in a process that judged nothing before; then ask the second oracle."""
-    case = parse_case(text)
-    confirmation, failed, made = Confirmation(), 0, 0
-    probe.refresh()
-    for _ in range(task.repeats):
-        try:
-            found = _failure(probe.judge(Judge(task.subject, text, plan), deadline=end).result, case, task.key)
-        except NoVerdictError:
-            if time.monotonic() < end:
-                raise
-            break
-        made += 1
-        if found is not None:
-            verdict = verdict if failed else found
-            failed += 1
-    if failed and task.key.check not in PROCESS_CHECKS and time.monotonic() < end:
-        try:
-            confirmation = probe.judge(
-                Judge(task.subject, text, plan, confirm=bucket_of(task.key)), deadline=end
-            ).confirmation
-        except NoVerdictError:  # the second oracle took too long; the failure stands without it
-            confirmation = Confirmation()
-    return verdict, msgspec.structs.replace(confirmation, repeats=made, failed=failed)
-
-
-def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:
+def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: float, fresh: Fresh) -> Diagnosis | None:
     """What explains the failure, told at once: the verification that follows may not end in time."""
-    found = _diagnosis(session, task, text, verdict, end)
+    found = _diagnosis(session, task, text, verdict, end, lambda: fresh.fails(text))
     if found is not None:
         session.emit(Improved(task.key, text, verdict, found))
     return found
@@ -157,7 +133,14 @@ def _right_alone(
     return Diagnosis(sentence=f"{_ALONE} {_HERE.format(seen.sentence)}" if seen.name else _ALONE, place=seen.place)
 
 
-def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, end: float) -> Diagnosis | None:
+def _diagnosis(
+    session: Session,
+    task: Minimise,
+    text: str,
+    verdict: Verdict,
+    end: float,
+    afresh: Callable[[], bool | None] = lambda: None,
+) -> Diagnosis | None:
     """What explains the failure; None where there are no outputs to explain, where that took too long, or where a worker died over it.
 
     It rests on tens of runs of the subject, so interpreted programs go in lockstep: in this process.
@@ -169,7 +152,7 @@ def _diagnosis(session: Session, task: Minimise, text: str, verdict: Verdict, en
     try:
         first = parse_case(task.first)
         return session.toolkit.diagnose(
-            session.subject(task.subject), parse_case(text), verdict, first=first, seconds=left
+            session.subject(task.subject), parse_case(text), verdict, first=first, seconds=left, afresh=afresh
         )
     except Exception as error:  # the finding stands without words
         print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
@@ -216,17 +199,12 @@ def _buckets(result: CaseResult, case: Case) -> tuple[Key, ...]:
     )
 
 
-def _failure(result: CaseResult, case: Case, key: Key) -> Verdict | None:
-    bucket = bucket_of(key)
-    return next((v for v in result.failures if v.key(result.subject, case.dtype) == bucket), None)
-
-
 def _own_failure(session: Session, task: Minimise, case: Case, result: CaseResult) -> Verdict | None:
     """The failure, where no cause that is known accounts for it.
 
     What is outside its bound is not made one where only the strict prediction fails: rounding alone may break that.
     """
-    found = _failure(result, case, task.key)
+    found = failure(result, case, task.key)
     if found is not None and found.mode == "strict" and task.verdict.mode != "strict":
         return None
     if task.own and (seen := sightings_of(result).get(bucket_of(task.key))) is not None and may_follow(seen):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from flashverify.outputs import BACKWARD, FORWARD, OF_DS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.precision.rounding import Rounding
 
@@ -54,20 +54,20 @@ _FACTORS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 """Field of `Steps`, words, what it reaches, and the field of `Inputs` that is needed."""
 
 
-def factor_words(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], deadline: float) -> str:
+def factor_words(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], deadline: End) -> str:
     """Which step is multiplied by which number, one and the same on every run; empty where none leaves all outputs within bounds.
 
     Args:
         scenes: failing runs; the number is fitted on the first one.
         others: runs of other cases that must not contradict it.
         names: of outputs that are made together.
-        deadline: of `time.monotonic()`, after which nothing more is tried.
+        deadline: after which nothing more is tried.
     """
     tile = scenes[0].form.block_n
     found: list[tuple[float, str]] = []
     for step, words, outputs, needs in _FACTORS:
         plain = Model(words=words, change=lambda steps: steps, outputs=outputs, needs=needs)
-        if not names <= set(outputs) or not plain.acts_on(scenes[0]) or time.monotonic() > deadline:
+        if not names <= set(outputs) or not plain.acts_on(scenes[0]) or deadline.over:
             continue
         number = _fitted(scenes[0], names, step, tile)
         if number is None:

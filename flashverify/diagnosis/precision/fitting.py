@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.precision.steps import Steps
 
@@ -161,13 +161,13 @@ def _share_declared(scene: Scene, name: str, tile: int | None) -> float:
     return 1.0 - float(((error - model)[known] ** 2).sum()) / whole if whole else 0.0
 
 
-def best(scenes: list[Scene], names: frozenset[str], deadline: float, others: tuple[Scene, ...] = ()) -> list[Fit]:
+def best(scenes: list[Scene], names: frozenset[str], deadline: End, others: tuple[Scene, ...] = ()) -> list[Fit]:
     """The models that predict the errors of the outputs `names` on every scene, best first: one, or those that cannot be told apart.
 
     Args:
         scenes: failing runs that show the errors, element by element.
         names: of outputs that are made together.
-        deadline: of `time.monotonic()`, after which no further model is tried.
+        deadline: after which no further model is tried.
         others: runs of other cases, right and failing, that must not contradict a model.
     """
     rounded = scenes[0].case.dtype != "fp32" and bool(names & {"o", "dq", "dk", "dv"})
@@ -196,7 +196,7 @@ def _explained(scene: Scene, right: dict[str, Tensor], names: frozenset[str], st
     return _share(scene, predicted(scene, steps, names), right, names)[0]
 
 
-def _fits(scenes: list[Scene], names: frozenset[str], deadline: float, finer: bool) -> list[Fit]:
+def _fits(scenes: list[Scene], names: frozenset[str], deadline: End, finer: bool) -> list[Fit]:
     form = scenes[0].form
     known = form.block_n is not None and bool(names & set(FORWARD))  # no form says the tiles of the backward
     tiles = (form.block_n,) if known else TILES
@@ -204,7 +204,7 @@ def _fits(scenes: list[Scene], names: frozenset[str], deadline: float, finer: bo
     rights: dict[tuple[int, int | None], dict[str, Tensor]] = {}
     fits: list[Fit] = []
     for model in models(scenes[0]):
-        if not names <= set(model.outputs) or time.monotonic() > deadline:
+        if not names <= set(model.outputs) or deadline.over:
             continue
         for tile in tiles if model.tiled or weights_are_rounded else tiles[:1]:
             fit = _fit(model, tile, finer, scenes, names, rights)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +16,7 @@ from flashverify.truth import Truth
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.numerics import Form
 
@@ -170,18 +170,18 @@ def worst_beside_bounds(
     return worst
 
 
-def wider_form(scenes: list[Scene], changes: Iterable[Change], deadline: float) -> Form | None:
+def wider_form(scenes: list[Scene], changes: Iterable[Change], deadline: End) -> Form | None:
     """The first form, with one change or two of the declared one, under which the outputs of every scene are within bounds.
 
     Args:
         scenes: of one subject.
         changes: those that may be made.
-        deadline: of `time.monotonic()`, after which None is returned.
+        deadline: after which None is returned.
     """
     form, useful = scenes[0].form, []
     for change in changes:
         other = _widened(form, change)
-        if time.monotonic() > deadline:
+        if deadline.over:
             return None
         if other is None:
             continue
@@ -189,7 +189,7 @@ def wider_form(scenes: list[Scene], changes: Iterable[Change], deadline: float) 
             return other
         useful.append(change)
     for one, two in itertools.combinations(useful[:_MOST_IN_PAIRS], 2):
-        if one.keys() & two.keys() or time.monotonic() > deadline:
+        if one.keys() & two.keys() or deadline.over:
             continue
         other = _widened(form, one | two)
         if other is not None and all(within(scene, other) == 0 for scene in scenes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.diagnosis.looks import LOOK_LIKE
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.precision.fitting import Fit
     from flashverify.diagnosis.precision.forms import Change
@@ -62,7 +62,7 @@ class _Said(NamedTuple):
     changes: tuple[Change, ...]
 
 
-def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: float) -> Diagnosis | None:
+def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: End) -> Diagnosis | None:
     """Which step is computed with too few bits, and the form that would allow it.
 
     Models of single steps that are rounded are fitted element by element, on cases with more rows and keys than the failing one. One is
@@ -72,7 +72,7 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
         subject: the kernel under test.
         case: where it fails.
         verdict: the failing verdict.
-        deadline: of `time.monotonic()`, after which no further case or form is tried.
+        deadline: after which no further case or form is tried.
 
     Returns:
         A diagnosis without a name: its sentence says what the errors look like, its `form` what would be within bounds. It has evidence
@@ -113,7 +113,7 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: fl
     )
 
 
-def _scenes(subject: Subject, first: Scene, deadline: float) -> tuple[list[Scene], list[Scene]]:
+def _scenes(subject: Subject, first: Scene, deadline: End) -> tuple[list[Scene], list[Scene]]:
     """Larger cases of the same kind on which outputs are wrong; and further ones, right and wrong, of plain values."""
     failing: list[Scene] = []
     others: list[Scene] = []
@@ -126,7 +126,7 @@ def _scenes(subject: Subject, first: Scene, deadline: float) -> tuple[list[Scene
         rows, keys, seed = size
         for more in (heads, {}) if heads else (groups, {}) if seed % 2 == 0 else ({},):
             other = grown(case, rows, keys, regime=regime, seed=case.values.seed + 100 * seed, **axes, **more)
-            if other is None or subject.supports.refusal(other) is not None or time.monotonic() > deadline:
+            if other is None or subject.supports.refusal(other) is not None or deadline.over:
                 continue
             try:
                 return look(subject, other)
@@ -157,7 +157,7 @@ def _parts(scenes: list[Scene]) -> Iterator[frozenset[str]]:
             yield frozenset(part)
 
 
-def _of(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], deadline: float) -> _Said | None:
+def _of(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], deadline: End) -> _Said | None:
     """What the errors of some outputs look like; None where no model predicts them."""
     shown = " and ".join(_SHOWN.get(name, name) for name in OUTPUTS if name in names)
     if not told(scenes, names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from flashverify.checks.reuse import NAMES
@@ -16,6 +15,7 @@ from flashverify.diagnosis.state.telling import told
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
@@ -26,7 +26,7 @@ _BEFORE = 0.6
 """Share of the time for what a call has of the call before it, where no check says which call that is."""
 
 
-def of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: float) -> Diagnosis:
+def of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None, number: int, end: End) -> Diagnosis:
     """What a later call computes with of an earlier one; in the words of the check where none is found.
 
     Args:
@@ -35,11 +35,11 @@ def of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None,
         verdict: the failing verdict.
         first: another case that fails likewise, or None.
         number: of a call that nothing was asked with before, see `fresh_number`.
-        end: when to stop, `time.monotonic()`.
+        end: when to stop.
     """
     cases = dict.fromkeys((case, first or case))
     asked = verdict.check == "reuse" and verdict.error in NAMES  # else any call may have made it wrong
-    middle = end if asked else time.monotonic() + _BEFORE * (end - time.monotonic())
+    middle = end if asked else end.part(_BEFORE)
     kept = kept_from_earlier if asked else kept_from_any
     searches = (
         lambda each: kept(subject, each, verdict.error, number, end),
@@ -54,5 +54,5 @@ def of_state(subject: Subject, case: Case, verdict: Verdict, first: Case | None,
     return told(subject, case, verdict)
 
 
-def _of_the_first(subject: Subject, case: Case, end: float) -> Diagnosis | None:
+def _of_the_first(subject: Subject, case: Case, end: End) -> Diagnosis | None:
     return draws_of_the_first_call(subject, case, end) or of_the_first_call(subject, case, end, certain=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.state.calling import After
     from flashverify.subjects.interface import Subject
 
@@ -65,13 +65,13 @@ class _Kind:
     shown: list[After] = field(default_factory=list)
 
 
-def follows_another(subject: Subject, case: Case, end: float) -> str | None:
+def follows_another(subject: Subject, case: Case, end: End) -> str | None:
     """After which call the outputs of a problem are others: one that is made in between, with one thing more or another one.
 
     Args:
         subject: the kernel under test, whose equal calls give equal bits.
         case: the problem.
-        end: `time.monotonic()` after which no further call is made.
+        end: after which no further call is made.
 
     Returns:
         What the call in between differs in, as `primers` say it; empty where equal calls alone differ; None where there is none.
@@ -85,7 +85,7 @@ def follows_another(subject: Subject, case: Case, end: float) -> str | None:
         if not _equal(before):
             return ""
         for what, other in primers(subject, base, 0):
-            if time.monotonic() > end:
+            if end.over:
                 return None
             returned(subject, materialize(other, device)[0])
             if not _equal([before[0], returned(subject, problem)]):
@@ -93,7 +93,7 @@ def follows_another(subject: Subject, case: Case, end: float) -> str | None:
     return None
 
 
-def of_the_call_before(subject: Subject, case: Case, end: float, *, likely: str | None = None) -> Diagnosis | None:
+def of_the_call_before(subject: Subject, case: Case, end: End, *, likely: str | None = None) -> Diagnosis | None:
     """Names what a call computes with of the call before it; otherwise says after which calls it is wrong. None where it is wrong after none, or always.
 
     A call that is right after a call like itself, and wrong after one that differs in one thing alone, has that thing of it.
@@ -101,7 +101,7 @@ def of_the_call_before(subject: Subject, case: Case, end: float, *, likely: str 
     Args:
         subject: the kernel under test.
         case: where it fails.
-        end: `time.monotonic()` after which no further call is made.
+        end: after which no further call is made.
         likely: what `follows_another` returned: such calls are made first.
     """
     found: dict[str, _Kind] = {}
@@ -111,7 +111,7 @@ def of_the_call_before(subject: Subject, case: Case, end: float, *, likely: str 
             return every
         known = {what for what, kind in found.items() if kind.candidates}
         for what, other in sorted(primers(subject, base, turn), key=lambda each: each[0] != likely):
-            if time.monotonic() > end:
+            if end.over:
                 return _of_kinds(found, end)
             if known and what not in known:
                 continue
@@ -202,7 +202,7 @@ def _named(what: str, kind: _Kind) -> Diagnosis:
     )
 
 
-def _of_kinds(found: dict[str, _Kind], end: float) -> Diagnosis | None:
+def _of_kinds(found: dict[str, _Kind], end: End) -> Diagnosis | None:
     """After which calls a call is wrong, and after which it is right."""
     wrong = {what: kind for what, kind in found.items() if kind.wrong and not kind.right}
     if OTHER_VALUES in wrong:  # which all others have too
@@ -218,7 +218,7 @@ def _of_kinds(found: dict[str, _Kind], end: float) -> Diagnosis | None:
         words += f", right after one with {listed(right, 'or')}"
     reading = sentence(f"{words}, and after the same call")
     calls = [each.called.later for kind in wrong.values() for each in kind.wrong]
-    then = computed_then(calls[:_EXPLAINED], max(end, time.monotonic() + _LEAST))
+    then = computed_then(calls[:_EXPLAINED], end.after(_LEAST))
     return Diagnosis(
         sentence=f"{reading} {f'Then it computes so: {then}.' if then else 'What it computes with then was not found.'}",
         place=place_of(shown, shown.failures, outputs[0]),
@@ -227,7 +227,7 @@ def _of_kinds(found: dict[str, _Kind], end: float) -> Diagnosis | None:
     )
 
 
-def _every_so_many(subject: Subject, case: Case, end: float) -> Diagnosis | None:
+def _every_so_many(subject: Subject, case: Case, end: End) -> Diagnosis | None:
     """That every second or third call of one problem is wrong, whatever was called before, and what these compute."""
     scenes = repeated(subject, case, _CALLS)
     wrong = [bool(each.failures) for each in scenes]
@@ -240,7 +240,7 @@ def _every_so_many(subject: Subject, case: Case, end: float) -> Diagnosis | None
         reading = f"Of {_CALLS} {IN_TURN}, the {times} are wrong in {joined(outputs)}: every {_NUMBERS[period]} one."
         other = grown(case, 3, 5, regime="normal", seed=case.values.seed + 1)
         more = [] if other is None else [each for each in repeated(subject, other, period) if each.failures]
-        then = computed_then([scene, *more[:1]], max(end, time.monotonic() + _LEAST))
+        then = computed_then([scene, *more[:1]], end.after(_LEAST))
         told = f" The wrong ones compute so: {then}." if then else ""
         return Diagnosis(
             sentence=f"{reading} What is counted, or used in turn, is kept from call to call.{told}",

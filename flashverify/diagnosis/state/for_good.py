@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import TYPE_CHECKING, Any
 
 from flashverify.checks.passes.first_calls import first_calls
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.state.candidates import Candidate
     from flashverify.subjects.interface import Subject
@@ -46,7 +46,7 @@ _KEYS: tuple[tuple[str, Callable[[Case], Any]], ...] = (
 """Keys under which the first call is kept, in words, and as a function of the case."""
 
 
-def draws_of_the_first_call(subject: Subject, case: Case, end: float) -> Diagnosis | None:
+def draws_of_the_first_call(subject: Subject, case: Case, end: End) -> Diagnosis | None:
     """Names the seed or the offset of dropout that is the one of the first call of this process, or of the first one with a key.
 
     A seed has so many values that a wrong kernel that keeps nothing does not draw by that of another call.
@@ -54,7 +54,7 @@ def draws_of_the_first_call(subject: Subject, case: Case, end: float) -> Diagnos
     Args:
         subject: the kernel under test.
         case: where it fails.
-        end: `time.monotonic()` after which no further call is made.
+        end: after which no further call is made.
     """
     before = [each for each in first_calls(subject) if each.dropout]
     if not case.dropout or not before:
@@ -62,7 +62,7 @@ def draws_of_the_first_call(subject: Subject, case: Case, end: float) -> Diagnos
     candidates = tuple(each for group in CANDIDATES for each in group if each.name in _NAMES)
     scenes = []
     for each in _cases(subject, case):
-        if time.monotonic() > end:
+        if end.over:
             break
         scene = _looked(subject, each)
         if scene is not None and scene.failures:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +17,7 @@ from flashverify.outputs import KERNELS, OUTPUTS
 
 if TYPE_CHECKING:
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import End
     from flashverify.subjects.interface import Subject
 
 __all__ = ["kept_from_earlier"]
@@ -44,7 +44,7 @@ class _Found:
 
 
 def kept_from_earlier(
-    subject: Subject, case: Case, error: str, number: int, end: float, *, wide: bool | None = None
+    subject: Subject, case: Case, error: str, number: int, end: End, *, wide: bool | None = None
 ) -> Diagnosis | None:
     """Names what the second of two calls computes with that is the first one's; None where no pair of problems shows such a thing.
 
@@ -53,7 +53,7 @@ def kept_from_earlier(
         case: where the check `reuse` fails.
         error: the class of the failure.
         number: of the diagnosis, see `fresh_number`.
-        end: `time.monotonic()` after which no further pair is tried.
+        end: after which no further pair is tried.
         wide: whether heads and channels are new too; None for cases with those of `case`, then for others.
     """
     if wide is None:
@@ -82,12 +82,12 @@ def _ways(kind: str, error: str) -> tuple[Way, ...]:
     return (*both, Way.ELSEWHERE, Way.MOVED) if kind == "values" else both
 
 
-def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, end: float, wide: bool) -> _Found | None:
+def _searched(subject: Subject, case: Case, kind: str, way: Way, number: int, end: End, wide: bool) -> _Found | None:
     """The candidates that explain the first pair that fails and further ones of its kind; None where fewer than two further ones are explained."""
     found: dict[str, _Found] = {}
     silent: Counter[str] = Counter()
     for pair in pairs(subject, case, kind, number, wide=wide):
-        if time.monotonic() > end:
+        if end.over:
             return None
         each = called(subject, pair, way) if silent[pair.what] < _SILENT else None
         if each is None:
@@ -143,7 +143,7 @@ def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list
     return None
 
 
-def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagnosis:
+def _diagnosis(subject: Subject, case: Case, found: _Found, end: End) -> Diagnosis:
     first, *others = found.candidates
     each = found.shown[0]
     failing = [name for name in OUTPUTS if any(name in one.later.failures for one in found.shown)]
@@ -170,7 +170,7 @@ def _diagnosis(subject: Subject, case: Case, found: _Found, end: float) -> Diagn
     )
 
 
-def _where(subject: Subject, case: Case, found: _Found, end: float) -> str:
+def _where(subject: Subject, case: Case, found: _Found, end: End) -> str:
     """With which other problem it shows, and where that must lie."""
     way, what = found.shown[0].way, found.shown[0].pair.what
     if way in (Way.ELSEWHERE, Way.MOVED):
@@ -191,14 +191,14 @@ def _where(subject: Subject, case: Case, found: _Found, end: float) -> str:
     return f"It shows with {what} at the same addresses, not in other memory: what is kept goes by addresses, tensor objects or versions."
 
 
-def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: float) -> bool | None:
+def _shows(subject: Subject, case: Case, found: _Found, way: Way, end: End) -> bool | None:
     """Whether a pair that lies in another way fails and is explained too; None where no pair tells."""
     candidates = (found.candidates[0],)
     number = fresh_number() if found.wide else found.number
     mates = pairs(subject, case, found.kind, number, wide=found.wide)
     alike = (p for p in mates if p.what == found.shown[0].pair.what)
     for pair in islice(alike, _ASKED):
-        each = called(subject, pair, way) if time.monotonic() < end else None
+        each = called(subject, pair, way) if not end.over else None
         if each is not None:
             return bool(each.later.failures) and bool(fitting(candidates, subject, each, found.scope))
     return None

@@ -10,6 +10,7 @@ from flashverify.checks.reuse.neighbours import dtypes_of, settings_of, strides_
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.state.pairs import lengths_of, other_launches, without
 from flashverify.diagnosis.trials import work
+from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def _all(subject: Subject, case: Case, turn: int) -> Iterator[tuple[str, Case | 
     yield from launched
     if case.mask.causal is None:  # another one each turn: what is kept may be the last one
         kind: Any = ("bottom-right", "top-left")[turn % 2]
-        yield "a causal mask", change(case, mask=dataclasses.replace(case.mask, causal=kind))
+        yield "a causal mask", _masked(case, causal=kind)
     yield from lengths_of(case)
     yield from settings_of(case)
     for what, other in without(case):
@@ -71,13 +72,22 @@ def _with_one_more(case: Case, turn: int) -> Iterator[tuple[str, Case | None]]:
     if not case.dropout:
         yield "dropout", change(case, dropout=_SHARES[turn % len(_SHARES)])
     masks: dict[str, Any] = {
-        "window": (2 + turn % 3, 1),
+        "window": (2 + turn % 3, None if case.mask.prefix_lengths else 1),
         "key_lengths": tuple(max(case.seq_k // 2 - n % 2, 0) for n in range(case.batch)),
         "query_lengths": tuple(max(case.seq_q // 2 - n % 2, 0) for n in range(case.batch)),
     }
     for name, value in masks.items():
         if getattr(case.mask, name) is None and case.mask.packed is None and case.mask.tree is None:
-            yield name.replace("_", " "), change(case, mask=dataclasses.replace(case.mask, **{name: value}))
+            yield name.replace("_", " "), _masked(case, **{name: value})
+
+
+def _masked(case: Case, **parts: Any) -> Case | None:
+    """The case with other parts of its mask; None where they contradict those that it has."""
+    try:
+        mask = dataclasses.replace(case.mask, **parts)
+    except UsageError:
+        return None
+    return change(case, mask=mask)
 
 
 def _sizes(case: Case) -> Iterator[tuple[str, Case | None]]:

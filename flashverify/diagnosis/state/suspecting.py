@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.state.calling import Way, called
@@ -13,7 +12,10 @@ from flashverify.diagnosis.state.naming import kept_from_earlier
 from flashverify.diagnosis.state.pairs import fresh_number, pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.case.case import Case
+    from flashverify.diagnosis.clock import Clock, End
     from flashverify.judge.record import Diagnosis
     from flashverify.subjects.interface import Subject
 
@@ -30,13 +32,13 @@ _LOOKING, _NAMING = 0.1, 0.3
 """Shares of the time of a diagnosis to see whether a failure about values is one of a later call, and to name what it keeps."""
 
 
-def suspected(subject: Subject, case: Case, end: float, *, wide: bool = False) -> str:
+def suspected(subject: Subject, case: Case, end: End, *, wide: bool = False) -> str:
     """In what two problems differ of which the second is wrong at the addresses of the first and the first is right, for pairs of two sizes.
 
     Args:
         subject: the kernel under test.
         case: where it fails.
-        end: `time.monotonic()` after which no further pair is tried.
+        end: after which no further pair is tried.
         wide: heads and channels are new too: what is kept may go by these alone.
 
     Returns:
@@ -50,7 +52,7 @@ def suspected(subject: Subject, case: Case, end: float, *, wide: bool = False) -
             base = pair.later if pair.turned else pair.earlier
             size = base.batch, base.seq_q, base.seq_k
             most = _SUSPECTING + _FURTHER * any(asked.values())
-            if (size not in asked and len(asked) == most) or time.monotonic() > end:
+            if (size not in asked and len(asked) == most) or end.over:
                 break
             if asked.get(size, False):
                 continue
@@ -66,7 +68,7 @@ def suspected(subject: Subject, case: Case, end: float, *, wide: bool = False) -
     return ""
 
 
-def kept_from_any(subject: Subject, case: Case, error: str, number: int, end: float) -> Diagnosis | None:
+def kept_from_any(subject: Subject, case: Case, error: str, number: int, end: End) -> Diagnosis | None:
     """What `kept_from_earlier` names, where no check says in what the calls differ: what a first look shows is asked first.
 
     Args:
@@ -74,9 +76,9 @@ def kept_from_any(subject: Subject, case: Case, error: str, number: int, end: fl
         case: where it fails.
         error: the class of the failure, of whatever check.
         number: of the diagnosis, see `fresh_number`.
-        end: `time.monotonic()` after which no further pair is tried.
+        end: after which no further pair is tried.
     """
-    middle = time.monotonic() + _FIRST_LOOK * (end - time.monotonic())
+    middle = end.part(_FIRST_LOOK)
     for wide in (False, True):
         if (kind := suspected(subject, case, middle, wide=wide)) and (
             found := kept_from_earlier(subject, case, kind, fresh_number(), end, wide=wide)
@@ -85,30 +87,44 @@ def kept_from_any(subject: Subject, case: Case, error: str, number: int, end: fl
     return kept_from_earlier(subject, case, error, number, end)
 
 
-def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | None = None) -> Diagnosis | None:
+def of_a_later_call(
+    subject: Subject,
+    case: Case,
+    seconds: float,
+    clock: Clock,
+    first: Case | None = None,
+    *,
+    afresh: Callable[[], bool | None] = lambda: None,
+) -> Diagnosis | None:
     """What is kept where a failure of any other check is one of a later call; None where it is not.
+
+    A first call of another process that fails in the same way has nothing to keep: then only what a call has of the call before it is named,
+    which is right without that.
 
     Args:
         subject: the kernel under test.
         case: where it fails.
         seconds: of the whole diagnosis, of which a share is used.
+        clock: that counts them.
         first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
+        afresh: whether a process whose first call this is fails in the same way; None where that is not known.
     """
-    end = time.monotonic() + _LOOKING * seconds
-    if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
-        return drawn
-    half = min(end, time.monotonic() + _LOOKING * seconds / 2)
-    if (kept := of_the_first_call(subject, case, half, certain=False)) is not None:
-        return kept
-    found, end = None, time.monotonic() + _LOOKING * seconds
+    end = clock.end(_LOOKING * seconds)
+    of_the_first = draws_of_the_first_call(subject, case, end) or of_the_first_call(
+        subject, case, end.within(_LOOKING * seconds / 2), certain=False
+    )
+    if of_the_first is not None and not afresh():
+        return of_the_first
+    found, end = None, clock.end(_LOOKING * seconds)
     if (what := follows_another(subject, case, end)) is not None:
-        found = of_the_call_before(subject, case, time.monotonic() + _NAMING * seconds, likely=what)
+        found = of_the_call_before(subject, case, clock.end(_NAMING * seconds), likely=what)
         if found is not None and found.name:
             return found
-        end = time.monotonic() + _LOOKING * seconds  # what goes by shapes may have a name
+        end = clock.end(_LOOKING * seconds)  # what goes by shapes may have a name
     for each in dict.fromkeys((case, first or case)):
         for wide in (False, True):
             if kind := suspected(subject, each, end, wide=wide):
-                limit = time.monotonic() + _NAMING * seconds
-                return kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide) or found
+                limit = clock.end(_NAMING * seconds)
+                kept = kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
+                return found if kept is None or afresh() else kept
     return found

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-__all__ = ["gone", "told"]
+__all__ = ["OF_ONE_CALL", "gone", "told"]
 
-_VALUES = ("accuracy", "nonfinite")
+OF_ONE_CALL = ("accuracy", "nonfinite")
+"""Checks that judge one call."""
 _BEGIN = {
     "config": "The outputs depend on the launch configuration",
     "reuse": "Which thing of an earlier call is kept was not found",
@@ -35,14 +36,14 @@ def told(subject: Subject, case: Case, verdict: Verdict) -> Diagnosis:
     begin = _BEGIN.get(first.check, "" if known is None else known.sentence)
     begin = begin[:1].upper() + begin[1:]
     sentence = f"{begin}: {first.message}." if begin else f"{first.message}."
-    if first.check not in (*_VALUES, "config"):
+    if first.check not in (*OF_ONE_CALL, "config"):
         sentence += " By itself the case is right within its bounds."
     return Diagnosis(sentence=sentence, place=_place(again))
 
 
 def gone(subject: Subject, case: Case, verdict: Verdict) -> bool:
     """Whether a failure about values is not there when the case is asked once more."""
-    return verdict.check in _VALUES and not _again(subject, case, verdict)
+    return verdict.check in OF_ONE_CALL and not _again(subject, case, verdict)
 
 
 def _again(subject: Subject, case: Case, verdict: Verdict) -> list[Verdict]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
@@ -11,6 +10,7 @@ from flashverify.diagnosis.claims import Answer, Claim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flashverify.diagnosis.clock import End
     from flashverify.diagnosis.observation import Scene
 
 __all__ = ["computed_then"]
@@ -19,17 +19,17 @@ _NEEDED = 2
 """Calls that a semantics must explain, each clearly."""
 
 
-def computed_then(scenes: Sequence[Scene], end: float) -> str:
+def computed_then(scenes: Sequence[Scene], end: End) -> str:
     """The sentence of the first semantics that explains all wrong calls; empty where there is none, or where they are too few.
 
     Args:
         scenes: wrong calls with other values or sizes.
-        end: `time.monotonic()` after which no further semantics is tried.
+        end: after which no further semantics is tried.
     """
     if len(scenes) < _NEEDED:
         return ""
     for semantics in SEMANTICS:
-        if time.monotonic() > end:
+        if end.over:
             return ""
         claim = Claim(semantics)
         if all(claim.answer(scene) is Answer.CLEAR for scene in scenes) and not claim.undetermined:

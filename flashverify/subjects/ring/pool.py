@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 
 from flashverify.child_process import child_environment
 from flashverify.errors import FlashverifyError
+from flashverify.starvation import starved, starved_there
 from flashverify.subjects.evidence import interpreted_as
 from flashverify.subjects.ring.messages import Failed, Packed, Task, stack_file
 
@@ -127,6 +128,7 @@ class Ranks:
             with contextlib.suppress(OSError):  # a rank that has ended says why below
                 pipe.send(task)
         answers: dict[int, dict[str, Packed]] = {}
+        waited = [starved(pid) for pid in self._pids]
         end = time.monotonic() + SECONDS
         while len(answers) < count:
             waiting = {pipe: rank for rank, pipe in enumerate(self._pipes) if rank not in answers}
@@ -148,6 +150,7 @@ class Ranks:
                         f"{_named([rank])} of {count} raised {answer.kind}: {answer.message}\n{answer.traceback}"
                     )
                 answers[rank] = answer
+        starved_there(max(0.0, min(starved(pid) - was for pid, was in zip(self._pids, waited, strict=True))))
         return [answers[rank] for rank in range(count)]
 
     def _stacks(self, silent: list[int]) -> str:

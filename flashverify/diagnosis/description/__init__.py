@@ -8,28 +8,43 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.diagnosis.condition_words import has_words, part_words
 from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.dependence import Dependence
-from flashverify.diagnosis.growth import growth
+from flashverify.diagnosis.description.growth import growth
+from flashverify.diagnosis.description.necessary import necessary
+from flashverify.diagnosis.description.removals import needed
+from flashverify.diagnosis.description.repeating import differing_calls, other_seeds
+from flashverify.diagnosis.description.sizes_of_errors import size_of_errors
+from flashverify.diagnosis.description.wrong_elements import as_if
 from flashverify.diagnosis.neighbours import neighbours, simplifications
-from flashverify.diagnosis.places import region_of
+from flashverify.diagnosis.places import features_of, region_of
 from flashverify.diagnosis.placing import covering
 from flashverify.diagnosis.related_cases import variants
-from flashverify.diagnosis.removals import needed
 from flashverify.diagnosis.settings import other_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.diagnosis.conditions import Condition
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["described"]
+__all__ = ["as_if", "described"]
 
-_SHARES = {"conditions": 0.97, "growth": 1.0}
+_SHARES = {"survey": 0.92, "conditions": 0.98, "growth": 1.0}
+"""Of the time, at whose end each search begins nothing more."""
 _SURVEYED = 40
 """Cases that differ from the failing one in one respect."""
 _PLAIN = ("seq_q >= 1", "seq_k >= 1", "backward == yes")
 """Conditions that say no more than that there is something to be wrong."""
+_SIZES: dict[str, Callable[[Scene], int]] = {
+    "Sq is": lambda scene: scene.case.seq_q,
+    "Sk is": lambda scene: scene.case.seq_k,
+    "D is": lambda scene: scene.case.dim_qk,
+}
+_SMALLER = 2
+"""Smaller cases that are right, for a smallest size to be said."""
 _FEW = 3
 """Failing cases, on each of which a place is a part of the whole, from which on the place is named."""
 
@@ -41,13 +56,15 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
         return bool(other.failures)
 
     supports = trials.subject.supports
+    name = output if output in scene.failures else next(iter(scene.failures))
     surveyed = chain(
         other_settings(supports, scene.case),
         simplifications(supports, scene.case),
         islice(neighbours(supports, scene.case), _SURVEYED),
     )
-    for _ in trials.of(surveyed, share=_SHARES["conditions"]):
+    for _ in trials.of(surveyed, share=_SHARES["survey"]):
         pass
+    removed = needed(trials, scene.case)
     dependence = Dependence(trials, label, _SHARES["conditions"])
     dependence.learn(scene.case, variants(trials.subject, scene.case))
     failing = [s for s in trials.scenes.values() if s.failures]
@@ -59,25 +76,37 @@ def described(trials: Trials, scene: Scene, output: str) -> tuple[str, tuple[str
         told = [each for each in conditions if str(each) not in _PLAIN]
         sentences[0] += f": {in_words(told)}" if told else ""
     elif failing and right:
-        sentences += _smallest(failing)
+        sentences += _smallest(failing, right)
+        without = necessary(trials, scene, _SHARES["conditions"], said=_features_said(scene, removed))
+        if without is not None:
+            sentences.append(
+                f"Cases fail {in_words((without.condition,))}; all {without.without} others are right, and so are {without.right} of these"
+            )
     place = _common_place(failing)
     if place is not None:
         conditions = (*conditions, place)
         sentences.append(f"Wrong elements are {in_words((place,))}")
-    name = output if output in scene.failures else next(iter(scene.failures))
-    sentences += _needed(trials, scene)
+    if removed:
+        sentences.append(f"Failing cases are right without {', and without '.join(removed)}")
     sentences += _launches(trials, scene)
+    sentences += size_of_errors(failing, name)
     sentences += _signs(failing, name)
+    sentences += filter(
+        None, (differing_calls(trials, _SHARES["growth"]), other_seeds(trials, scene.case, _SHARES["growth"]))
+    )
     sentences += growth(trials, scene, name, _SHARES["growth"])
     return ". ".join(s[:1].upper() + s[1:] for s in sentences) + ".", tuple(map(str, conditions))
 
 
-def _smallest(failing: list[Scene]) -> list[str]:
-    cases = [scene.case for scene in failing]
-    return [
-        f"The smallest failing Sq is {min(c.seq_q for c in cases)}, Sk {min(c.seq_k for c in cases)}, "
-        f"D {min(c.dim_qk for c in cases)}"
-    ]
+def _smallest(failing: list[Scene], right: list[Scene]) -> list[str]:
+    """The smallest sizes that fail, where smaller ones are right."""
+    found = []
+    for words, size in _SIZES.items():
+        least = min(size(scene) for scene in failing)
+        smaller = [size(scene) for scene in right if size(scene) < least]
+        if len(smaller) >= _SMALLER:
+            found.append(f"{words} {least}")
+    return [f"The smallest failing {', '.join(found)}"] if found else []
 
 
 def _common_place(failing: list[Scene]) -> Condition | None:
@@ -104,9 +133,9 @@ def _whole(scene: Scene, place: Condition) -> bool:
     return region_of(scene, (place,)).everything
 
 
-def _needed(trials: Trials, scene: Scene) -> list[str]:
-    found = needed(trials, scene.case)
-    return [f"Failing cases are right without {', and without '.join(found)}"] if found else []
+def _features_said(scene: Scene, removed: tuple[str, ...]) -> tuple[str, ...]:
+    """Features of a case about which something is said as things that failing cases need."""
+    return tuple(name for name in features_of(scene) if has_words(name) and part_words(name) in removed)
 
 
 def _launches(trials: Trials, scene: Scene) -> list[str]:
