@@ -24,8 +24,12 @@ class Capped(Plain):
 class MeanOfAGroup(Plain):
     """The heads of a group have one sink."""
 
+    def kv_head(self, h, group, heads_kv):
+        self.group = group
+        return super().kv_head(h, group, heads_kv)
+
     def sinks(self, sink):
-        return sink.view(-1, 2).mean(1).repeat_interleave(2)
+        return sink.view(-1, self.group).mean(1).repeat_interleave(self.group)
 
 
 class Limited(Plain):

@@ -217,10 +217,9 @@ def _as_a_function(value: Tensor, sinks: Tensor) -> str:
 def _limit(found: list[tuple[float, float]]) -> str:
     """The number that limits the sinks, in words; empty where none does."""
     off = [(x, y) for x, y in found if abs(y - x) > _NEAR * (0.1 + abs(x))]
-    if len(off) < len(found) and all(abs(y - off[0][1]) <= _NEAR * (0.1 + abs(y)) for _, y in off):
-        for words, beyond in (("at least", lambda x, y: y > x), ("at most", lambda x, y: y < x)):
-            if all(beyond(*each) for each in off):
-                return f"the declared one, {words} {off[0][1]:.3g}"
+    if off and len(off) < len(found) and all(abs(y - off[0][1]) <= _NEAR * (0.1 + abs(y)) for _, y in off):
+        words = "at least" * all(y > x for x, y in off) or "at most" * all(y < x for x, y in off)
+        return f"the declared one, {words} {off[0][1]:.3g}" if words else ""
     return ""
 
 
