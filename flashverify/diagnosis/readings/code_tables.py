@@ -14,6 +14,7 @@ from flashverify.case.memory.materialize import materialize
 from flashverify.case.sections import Storage
 from flashverify.diagnosis.code_reading import numbers_as, operand_codes
 from flashverify.diagnosis.readings.said import Said, listed
+from flashverify.outputs import FORWARD
 from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["code_tables", "table_words"]
 _DIM, _ALL = 64, 256
 _NEAR = 2.0**-8
 """Relative distance of a number from the declared one that is its rounding."""
-_FEWEST, _EXAMPLES = 3, 3
+_FEWEST, _EXAMPLES = 2, 3
 
 
 def code_tables(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -38,9 +39,10 @@ def code_tables(trials: Trials, scenes: list[Scene]) -> list[Said]:
 
     Args:
         trials: runs of the subject.
-        scenes: failing runs of cases in codes.
+        scenes: failing runs of cases in codes; the others that were made are looked at too.
     """
-    scenes = [scene for scene in scenes if scene.case.quantised is not None]
+    failing = [scene for scene in trials.scenes.values() if scene.failures.keys() & set(FORWARD)]
+    scenes = [scene for scene in dict.fromkeys((*scenes, *failing)) if scene.case.quantised is not None]
     if len(scenes) < _FEWEST:
         return []
     first = scenes[0].case

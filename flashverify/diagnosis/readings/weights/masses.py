@@ -32,6 +32,8 @@ __all__ = ["DECLARED_SUM", "LEFT_OUT", "LEFT_OUT_TERMS", "masses", "sink_in_effe
 
 _SINKS, _NEAR = 4, 0.02
 """Different sinks by which a function of them shows, and how far relatively one in effect may be from row to row."""
+_ROUGH, _READABLE = 50.0, 512.0
+"""Times what a weight may be off, from which on a part of a row sum is known, and times the least readable weight, from which on the sum is."""
 DECLARED_SUM = "is that of the declared weights"
 LEFT_OUT = "takes in the keys that are left out, with the logit 0"
 LEFT_OUT_TERMS = "takes in the keys that are left out, with a product of 0 and what is added to it"
@@ -172,7 +174,9 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
         if sink is None:
             return ""
         share = (-row.shift).exp() - total.exp()
-        heavy = (share > 0.01 * total.exp()) & (row.shift > GONE) & ~row.effect.open_rows
+        rough, least = _ROUGH * row.effect.relative.squeeze(-1), _READABLE * row.effect.floor
+        told = (share > rough.clamp(min=0.01) * total.exp()) & ((total + row.shift).exp() > least)
+        heavy = told & (row.shift > GONE) & ~row.effect.open_rows
         found.append(share.clamp(min=1e-30).log()[heavy])
         declared.append(sink.expand_as(share)[heavy])
         places.append((row.effect, sink.expand_as(share), heavy))
