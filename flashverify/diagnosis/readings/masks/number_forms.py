@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NumberForm", "number_forms"]
 
 _MULTIPLES = (2, 4, 8, *TILES)
+_UNUSUAL = (3, 5, 6, 7, 10, 12, 20, 24, 48, 96, 256)
 _SHARES = ((2, 3), (3, 4), (3, 2))
 _SMALL = 8
 """Of a number that is added to a formula of two, the largest magnitude."""
@@ -144,7 +145,7 @@ def _alone(form: NumberForm, allowed: _Allowed) -> Iterator[NumberForm]:
             yield NumberForm(
                 f"-(-{p} * {words} // {q}){end}", _mapped(of, lambda x, p, q, m: -(-p * x // q) + m, p, q, more)
             )
-        for c in _MULTIPLES:
+        for c in (*_MULTIPLES, *_UNUSUAL):
             yield NumberForm(f"{words} // {c} * {c}{end}", _mapped(of, lambda x, c, m: x // c * c + m, c, more))
             yield NumberForm(
                 f"{words} rounded up to a multiple of {c}{end}",
