@@ -44,6 +44,11 @@ def test_a_sink_in_effect_that_is_the_declared_one_is_not_said(factor, said):
     logits = torch.zeros(1, 3, 4, 2, dtype=torch.float64)
     total = torch.logaddexp(logits.logsumexp(-1), factor * sink.view(1, -1, 1))
     inputs = SimpleNamespace(sink=sink)
-    effect = SimpleNamespace(scene=SimpleNamespace(inputs=inputs), open_rows=torch.zeros(1, 3, 4, dtype=torch.bool))
+    effect = SimpleNamespace(
+        scene=SimpleNamespace(inputs=inputs),
+        open_rows=torch.zeros(1, 3, 4, dtype=torch.bool),
+        relative=torch.full((1, 3, 4, 1), 2.0**-12),
+        floor=2.0**-124,
+    )
 
     assert sink_in_effect([SimpleNamespace(effect=effect, logits=logits, shift=-total)]) == said

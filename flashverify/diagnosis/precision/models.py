@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flashverify.diagnosis.precision.eight_bits import weight_casts
 from flashverify.diagnosis.precision.model_tables import BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_bits, to_dtype
+from flashverify.diagnosis.precision.settings import rounded_settings
 from flashverify.diagnosis.precision.steps import declared
 from flashverify.outputs import BACKWARD, FORWARD
 
@@ -70,15 +72,11 @@ def _set(name: str, rounding: Rounding) -> Callable[[Steps], Steps]:
     """Rounds a step; what is returned is rounded once more, to its dtype."""
 
     def change(steps: Steps) -> Steps:
-        returned = name in ("o", "gradient")
-        changed: dict[str, Any] = {name: _chained(rounding, getattr(steps, name)) if returned else rounding}
+        then = getattr(steps, name)
+        changed: dict[str, Any] = {name: (lambda x: then(rounding(x))) if name in ("o", "gradient") else rounding}
         return replace(steps, **changed)
 
     return change
-
-
-def _chained(first: Rounding, then: Rounding) -> Rounding:
-    return lambda x: then(first(x))
 
 
 def _in_base_2(rounding: Rounding) -> Rounding:
@@ -93,6 +91,8 @@ def models(scene: Scene) -> Iterator[Model]:
 
 def _all(scene: Scene) -> Iterator[Model]:
     yield from _single()
+    for words, settings, needs in rounded_settings():
+        yield Model(words=words, change=partial(replace, settings=settings), outputs=EVERYWHERE, needs=needs)
     yield from _in_other_units()
     yield from _together()
     yield from _pieces(scene)

@@ -11,6 +11,8 @@ from flashverify.diagnosis.precision.eight_bits import declared_cast
 from flashverify.diagnosis.precision.rounding import same, to_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from flashverify.diagnosis.observation import Scene
@@ -25,6 +27,7 @@ class Steps:
     """What is rounded where; every step is exact unless it is given a rounding.
 
     Attributes:
+        settings: the problem, whose scale, softcap or p of dropout is another one.
         q, k, v, do, dlse: the operands.
         centred_k: K minus its mean over the keys, in place of K where it is given.
         scaled_q: Q times the scale, where it is folded into Q.
@@ -84,6 +87,7 @@ class Steps:
         splits: pieces that are merged, of whole tiles; None where `piece` says it.
     """
 
+    settings: Callable[[Inputs], Inputs] | None = None
     q: Rounding = same
     k: Rounding = same
     v: Rounding = same
@@ -172,7 +176,7 @@ def _splits(scene: Scene) -> int | None:
 
 def operands(scene: Scene, steps: Steps) -> Inputs:
     """The problem of a run with its operands and terms rounded, float64."""
-    inputs = scene.inputs
+    inputs = scene.inputs if steps.settings is None else steps.settings(scene.inputs)
     q, k, v = steps.q(inputs.q.double()), steps.k(inputs.k.double()), steps.v(inputs.v.double())
     if steps.centred_k is not None and k.shape[2]:
         mean = k.mean(2, keepdim=True)
@@ -207,7 +211,8 @@ def logits_of(inputs: Inputs, steps: Steps) -> Tensor:
     else:
         capped = steps.capped(_capped(_scaled(inputs, steps), inputs, steps))
         z = modified(capped, replace(inputs, softcap=None), inputs.biases)
-    return steps.logit(_seen(z, inputs) / steps.unit) * steps.unit
+    z = z if inputs.visible is None else z.masked_fill(~inputs.visible, float("-inf"))
+    return steps.logit(z / steps.unit) * steps.unit
 
 
 def _scaled(inputs: Inputs, steps: Steps) -> Tensor:
@@ -236,10 +241,6 @@ def _capped(scaled: Tensor, inputs: Inputs, steps: Steps) -> Tensor:
         return scaled
     tanh = (scaled / inputs.softcap).tanh()
     return inputs.softcap * (tanh if steps.tanh is None else steps.tanh(tanh))
-
-
-def _seen(z: Tensor, inputs: Inputs) -> Tensor:
-    return z if inputs.visible is None else z.masked_fill(~inputs.visible, float("-inf"))
 
 
 def tiles(count: int, size: int | None, first: int = 0) -> list[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.diagnosis.looks import LOOK_LIKE
@@ -47,6 +48,8 @@ _SIZES = (
     (2, 1, 10),
 )
 """Rows and keys that are added for a fit, and what tells the seed; the first ones that fail serve."""
+_SCALED, _SCALE = 2, 0.7493
+"""Of the case that has another scale, and that up to a power of two: the usual roundings make other numbers of it."""
 _PLAIN = (30, 80, 11)
 """The same of a case of plain values, which no model may contradict."""
 _NEEDED, _MOST = 2, 4
@@ -124,7 +127,13 @@ def _scenes(subject: Subject, first: Scene, deadline: End) -> tuple[list[Scene],
 
     def tried(size: tuple[int, int, int], regime: str, **axes: Any) -> Scene | None:
         rows, keys, seed = size
-        for more in (heads, {}) if heads else (groups, {}) if seed % 2 == 0 else ({},):
+        several: tuple[dict[str, Any], ...] = (heads, {}) if heads else (groups, {}) if seed % 2 == 0 else ({},)
+        if seed == _SCALED:
+            several = (
+                {**several[0], "scale": _SCALE * 2.0 ** round(math.log2(abs(case.softmax_scale) or 1))},
+                *several,
+            )
+        for more in several:
             other = grown(case, rows, keys, regime=regime, seed=case.values.seed + 100 * seed, **axes, **more)
             if other is None or subject.supports.refusal(other) is not None or deadline.over:
                 continue

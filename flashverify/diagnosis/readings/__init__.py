@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect, no_mask
 from flashverify.diagnosis.readings.backward.proportions import proportional
+from flashverify.diagnosis.readings.code_tables import code_tables
 from flashverify.diagnosis.readings.codes import codes_in_effect
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.readings.fresh import scenes_of
@@ -82,7 +83,7 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
     if not said and (names & forward or not _masks_are_right(trials, scenes[:_LOOKED_AT])):
         said = masks_in_effect(trials, scenes)
     if not said and scene.case.quantised is not None:
-        said = codes_in_effect(trials, of_forward)
+        said = codes_in_effect(trials, of_forward) or code_tables(trials, of_forward)
     if not said and not weights_first:
         said = weights_in_effect(trials, of_forward)
     if not said or all(each.part for each in said):

@@ -31,6 +31,8 @@ _SOME = 0.6
 _FAILING = 4
 _LOW_CAPS = ((1.0, 18, 34), (2.0, 5, 60))
 """Softcaps beside which usual logits are neither small nor large, with rows and keys that are added."""
+_TIMES = 1.37
+"""The usual scale, where another one is asked about."""
 LARGEST_READ = 50_000
 """Pairs of rows and keys of all heads up to which a case is read."""
 _ROWS, _KEYS = 40, 300
@@ -45,7 +47,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     They differ in their seeds, and the first ones in their sizes.
     """
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
-    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts, _bent))
+    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts, _bent, _rescaled))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
     rest = chain(_set_otherwise(trials.subject, scene.case), rest)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
@@ -64,6 +66,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
         large = [max(failing, key=of) for of in (_keys, _rows, _parts, _group, _others)]
         otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
         large += sorted(otherwise, key=lambda s: -_telling(s.case))[:1]
+        large += [s for s in failing if s.case.scale is not None and scene.case.scale is None][:1]
         large += [s for s in failing if s.case.logits.softcap in {cap for cap, *_ in _LOW_CAPS}][:2]
         found += [each for each in dict.fromkeys(large) if each not in found]
     if scene not in found and scene in failing:
@@ -115,6 +118,14 @@ def _bent(subject: Subject, case: Case) -> Iterator[Case]:
     for cap, rows, keys in _LOW_CAPS if case.logits.softcap else ():
         low = replace(case, logits=replace(case.logits, softcap=cap))
         found = grown(low, rows, keys, regime="normal", seed=187 + rows, dim=32)
+        if found is not None and subject.supports.refusal(found) is None:
+            yield found
+
+
+def _rescaled(subject: Subject, case: Case) -> Iterator[Case]:
+    """A case with another scale: at the usual one a scale may look like a number in the code."""
+    if case.scale is None:
+        found = grown(replace(case, scale=_TIMES * case.softmax_scale), 6, 11, regime="normal", seed=185)
         if found is not None and subject.supports.refusal(found) is None:
             yield found
 

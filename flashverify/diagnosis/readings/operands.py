@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.operand_maps import of_channels, of_places
 from flashverify.diagnosis.readings.said import ON_FAILING, Said
+from flashverify.diagnosis.readings.weights.term import COEFFICIENTS
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from flashverify.case.case import Case
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["operands_in_effect"]
 
+_NAMED = 3
+"""Of the factors by name, those before are numbers of `of_channels`."""
 _FEWEST = 3
 """Failing cases on which a sentence holds at least."""
 _COARSE = 0.05
@@ -84,6 +89,12 @@ def _models(scene: Scene, operands: list[tuple[str, ...]]) -> Iterator[_Model]:
             if names in (("k",), ("q",)) and shares(scene.case):
                 part = f"the channels of {subject} beyond those of V"
                 yield _Model(f"{part} are read of {said}", partial(_moved, names=names, move=move, rest=True))
+        for words, factor in COEFFICIENTS[_NAMED:] if len(names) == 1 else ():
+            times = partial(_factored, name=names[0], factor=factor)
+            yield _Model(f"the channels of {subject} are {words} what they are", times)
+            if names in (("k",), ("q",)) and shares(scene.case):
+                part = f"the channels of {subject} beyond those of V are {words} what they are"
+                yield _Model(part, partial(times, rest=True))
         for words, change in of_channels() if len(names) == 1 else ():
             yield _Model(f"the channels of {subject} are {words}", partial(_changed, name=names[0], change=change))
             if names in (("k",), ("q",)) and shares(scene.case):
@@ -118,6 +129,13 @@ def _changed(
     if own is None or own.shape[-1] <= width:
         return None
     return {name: torch.cat((own[..., :width], change(own[..., width:])), -1)}
+
+
+def _factored(
+    scene: Scene, name: str, factor: Callable[[Case], float], *, rest: bool = False
+) -> dict[str, Tensor] | None:
+    number = factor(scene.case)
+    return _changed(scene, name, lambda x: x * number, rest=rest) if math.isfinite(number) else None
 
 
 def _beyond(scene: Scene, own: Tensor, other: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from flashverify.diagnosis.readings.masks.counted import KINDS, Counted, Mask, a
 from flashverify.diagnosis.readings.masks.ends import visible_of
 from flashverify.diagnosis.readings.masks.heads import heads_in_effect
 from flashverify.diagnosis.readings.masks.key_maps import counts_of_other_keys
+from flashverify.diagnosis.readings.masks.numbers import Counts, number_in_effect
 from flashverify.diagnosis.readings.masks.other_masks import other_masks
 from flashverify.diagnosis.readings.masks.row_counts import count_beside, lse_alone
 from flashverify.diagnosis.readings.masks.scenes import right_scenes
@@ -72,14 +74,38 @@ def masks_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     sentences = [_sentence(*each) for each in said]
     told = {name for names, _, _ in said for name in names}
     maps = heads_in_effect(found)
+    if not maps and all(each.part for each in sentences):
+        sentences = _of_numbers(trials, found, refuting) or sentences
     if not told:
-        return maps
+        return maps or sentences
     whole = [_NAMES[n] for n in _NAMES if n not in wrong and all(_was_read(c, n) for c in found)]
     if whole and len(whole) < len(_NAMES):
         sentences.append(Said(f"{listed(whole)} {'is' if len(whole) == 1 else 'are'} as declared", sentences[0].cases))
     if "o" in told and (beside := count_beside(found)):
         sentences.append(beside)
     return maps or sentences
+
+
+def _of_numbers(trials: Trials, found: list[Counted], refuting: Refuting) -> list[Said]:
+    """Which other numbers the masks have."""
+    told: dict[str, tuple[list[str], int]] = {}
+    for name in _NAMES:
+        masks = [each.masks[name] for each in found if name in each.masks]
+        if not any(mask.wrong for mask in masks) or any(bool((mask.broken | mask.doubled).any()) for mask in masks):
+            continue
+        words, cases = number_in_effect(trials, _counts(found, name), refuting.right, partial(_count, trials, name))
+        if words:
+            told.setdefault(words, ([], cases))[0].append(name)
+    return [_sentence(names, "whole", Said(words, cases)) for words, (names, cases) in told.items()]
+
+
+def _count(trials: Trials, name: str, scenes: list[Scene]) -> list[Counts]:
+    return _counts(all_counted(trials, scenes), name)
+
+
+def _counts(found: list[Counted], name: str) -> list[Counts]:
+    having = [(each.scene, each.masks[name]) for each in found if name in each.masks]
+    return [Counts(scene, _effective(scene, mask), mask.read, name) for scene, mask in having]
 
 
 def _was_read(each: Counted, name: str) -> bool:

@@ -15,6 +15,7 @@ from flashverify.diagnosis.readings.masks.extents import tile_extents
 from flashverify.diagnosis.readings.masks.hidden import hidden_by, hidden_words
 from flashverify.diagnosis.readings.weights.models import GONE, kept_factor
 from flashverify.diagnosis.readings.weights.other_sums import other_sums
+from flashverify.diagnosis.readings.weights.sink_forms import sink_forms
 from flashverify.diagnosis.readings.weights.term import HEADS
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ __all__ = ["DECLARED_SUM", "LEFT_OUT", "LEFT_OUT_TERMS", "masses", "sink_in_effe
 
 _SINKS, _NEAR = 4, 0.02
 """Different sinks by which a function of them shows, and how far relatively one in effect may be from row to row."""
+_ROUGH, _READABLE = 50.0, 512.0
+"""Times what a weight may be off, from which on a part of a row sum is known, and times the least readable weight, from which on the sum is."""
 DECLARED_SUM = "is that of the declared weights"
 LEFT_OUT = "takes in the keys that are left out, with the logit 0"
 LEFT_OUT_TERMS = "takes in the keys that are left out, with a product of 0 and what is added to it"
@@ -165,15 +168,18 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
     Args:
         rows: cases with an `effect`, its `logits` and the `shift` of its rows.
     """
-    found, declared = [], []
+    found, declared, places = [], [], []
     for row in rows:
         sink, total = _sink(row.effect), row.logits.logsumexp(-1)
         if sink is None:
             return ""
         share = (-row.shift).exp() - total.exp()
-        heavy = (share > 0.01 * total.exp()) & (row.shift > GONE) & ~row.effect.open_rows
+        rough, least = _ROUGH * row.effect.relative.squeeze(-1), _READABLE * row.effect.floor
+        told = (share > rough.clamp(min=0.01) * total.exp()) & ((total + row.shift).exp() > least)
+        heavy = told & (row.shift > GONE) & ~row.effect.open_rows
         found.append(share.clamp(min=1e-30).log()[heavy])
         declared.append(sink.expand_as(share)[heavy])
+        places.append((row.effect, sink.expand_as(share), heavy))
     value, sinks = torch.cat(found), torch.cat(declared)
     if len(value) < 4:
         return ""
@@ -186,6 +192,10 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
         near = _NEAR * (0.1 + middle.abs())
         if bool(((of - middle).abs() <= near).all()):
             return "" if abs(middle - declared_is) <= near else f"the sink in effect is {words.format(float(middle))}"
+    for words, other in sink_forms(rows[0].effect):
+        made = torch.cat([other(effect, sink)[heavy] for effect, sink, heavy in places])
+        if bool(((made - value).abs() <= _NEAR * (0.1 + value.abs())).all()):
+            return f"the sink in effect is {words}"
     return _as_a_function(value, sinks)
 
 
@@ -200,10 +210,21 @@ def _as_a_function(value: Tensor, sinks: Tensor) -> str:
         found.append((sink, middle))
     if len(found) < _SINKS or len(value) < 2 * len(found):
         return ""
+    if limit := _limit(found):
+        return f"the sink in effect is {limit}"
     picked = (found[0], found[len(found) // 2], found[-1])
     return "the sink in effect is a function of the declared one: " + ", ".join(
         f"{y:.3g} for {x:.3g}" for x, y in picked
     )
+
+
+def _limit(found: list[tuple[float, float]]) -> str:
+    """The number that limits the sinks, in words; empty where none does."""
+    off = [(x, y) for x, y in found if abs(y - x) > _NEAR * (0.1 + abs(x))]
+    if off and len(off) < len(found) and all(abs(y - off[0][1]) <= _NEAR * (0.1 + abs(y)) for _, y in off):
+        words = "at least" * all(y > x for x, y in off) or "at most" * all(y < x for x, y in off)
+        return f"the declared one, {words} {off[0][1]:.3g}" if words else ""
+    return ""
 
 
 def _with(sink: Tensor | None, z: Tensor) -> Tensor:
