@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.state.advancing import advancing_draws
 from flashverify.diagnosis.state.calling import Way, called
 from flashverify.diagnosis.state.first_things import of_the_first_call
 from flashverify.diagnosis.state.following import follows_another, of_the_call_before
@@ -96,6 +97,8 @@ def of_a_later_call(subject: Subject, case: Case, seconds: float, first: Case | 
     """
     end = time.monotonic() + _LOOKING * seconds
     if (drawn := draws_of_the_first_call(subject, case, end)) is not None:
+        return drawn
+    if (drawn := advancing_draws(subject, case, end)) is not None:
         return drawn
     half = min(end, time.monotonic() + _LOOKING * seconds / 2)
     if (kept := of_the_first_call(subject, case, half, certain=False)) is not None:
