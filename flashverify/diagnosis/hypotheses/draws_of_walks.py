@@ -54,6 +54,22 @@ def _of_list(scene: Scene, pairs: Tensor, axis: int) -> Tensor:
     return (pairs.long().cumsum(axis) - 1) // size + 0 * number
 
 
+def _visible(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """Rows or keys by their place among those that see, or that are seen."""
+    see = scene.inputs.visible
+    if see is not None:
+        see = see.expand(*scene.case.shape_q[:3], scene.case.seq_k)
+        yield _of_others(scene, 3, see.long().cumsum(3) - 1), "keys by their place among those that the row sees"
+        yield _of_others(scene, 2, see.long().cumsum(2) - 1), "rows by their place among those that see the key"
+
+
+def _from_end(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    at = scene.at
+    keys, rows = at.key_limit - 1 - at.key, at.rows - 1 - at.row
+    yield _of_others(scene, 3, keys[:, None, None, :]), "keys from the last one on"
+    yield _of_others(scene, 2, rows[:, None, :, None]), "rows from the last one on"
+
+
 def _from_begin(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     """Rows or keys from the first tile on that the walk of a tile of the other axis reaches."""
     if scene.inputs.visible is None:
@@ -90,7 +106,7 @@ def _build(scene: Scene) -> Iterator[Alternative]:
     if not scene.case.dropout or not scene.case.seq_q or not scene.case.seq_k:
         return
     own = scene.inputs.keep
-    for kept, detail in (*_live(scene), *_from_begin(scene)):
+    for kept, detail in (*_live(scene), *_visible(scene), *_from_end(scene), *_from_begin(scene)):
         if own is None or not torch.equal(kept, own.expand(kept.shape).bool()):
             yield Alternative(inputs=replace(scene.inputs, keep=kept), detail=detail)
 

@@ -41,7 +41,7 @@ def _with(more: Part, s: Steps) -> Steps:
     """DS and what is added to it; a magnitude that holds both."""
     added = more(s)
     size = torch.where(s.p > 0, added.abs() / s.p.clamp(min=1e-300), 0.0)
-    return replace(s, ds=s.formula() + added, dp_size=s.dp_size + size)
+    return replace(s, ds=s.formula() + added, dp_size=s.dp_size + size.clamp(max=1e30))
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -61,6 +61,47 @@ def _added(*parts: tuple[str, bool, Part]) -> Callable[[Scene], Changes]:
 
 def _of_o(s: Steps) -> Tensor:
     return _rows(s.delta)
+
+
+def _at_the(last: bool, s: Steps) -> Tensor:
+    """1 at the first or the last key that a row sees."""
+    count = s.see.long().cumsum(-1)
+    return ((count == (count[..., -1:] if last else 1)) & s.see).double()
+
+
+def _unnormalised(s: Steps) -> Tensor:
+    return (s.z - s.z.amax(-1, keepdim=True).nan_to_num(0.0, 0.0, 0.0)).exp()
+
+
+def _without_sink(s: Steps) -> Tensor:
+    return s.p if s.sink_weight is None else (s.z - s.z.logsumexp(-1, keepdim=True)).exp().nan_to_num(0.0)
+
+
+_OTHERS: tuple[tuple[str, Part], ...] = (
+    ("1 at the row's largest logit", _largest),
+    ("one over the number of keys that the row sees", _evenly),
+    ("1 at the first key that the row sees", partial(_at_the, False)),
+    ("1 at the last key that the row sees", partial(_at_the, True)),
+    ("the squares of the weights", lambda s: s.p**2),
+    ("the weights that dropout left", lambda s: s.p * s.kept),
+    ("1 at every key that the row sees", lambda s: s.see.double()),
+    ("exp(S - the row's largest S)", _unnormalised),
+    ("the weights of the keys alone, without the sink", _without_sink),
+)
+"""What may stand for P."""
+
+
+def _by_others(scene: Scene) -> Changes:
+    terms: list[tuple[str, Part]] = [("delta", lambda s: -_rows(s.delta)), ("dP", lambda s: s.dp)]
+    if scene.inputs.dlse is not None:
+        terms.insert(0, ("dLSE", lambda s: _rows(s.dlse)))
+    for name, term in terms:
+        for words, other in _OTHERS:
+            yield f"{name} by {words}", partial(_exchanged, term, other)
+
+
+def _exchanged(term: Part, other: Part, s: Steps) -> Steps:
+    return _with(lambda x: term(x) * (other(x) - x.p), s)
 
 
 def _centred(s: Steps) -> Tensor:
@@ -93,16 +134,11 @@ MAXIMUM_GRADIENT = (
         one_way=True,
     ),
     Semantics(
-        name="dlse-of-the-largest-logit",
-        sentence="the gradient through the LSE goes to the largest logit of the row alone, not by the weights",
-        build=by_steps(_added(("", True, lambda s: _rows(s.dlse) * (_largest(s) - s.p)))),
+        name="term-by-other-weights",
+        sentence="a term of dS is multiplied by something else than the weights",
+        build=by_steps(_by_others),
         outputs=OF_DS,
-    ),
-    Semantics(
-        name="dlse-spread-evenly",
-        sentence="the gradient through the LSE is spread evenly over the keys that a row sees, not by the weights",
-        build=by_steps(_added(("", True, lambda s: _rows(s.dlse) * (_evenly(s) - s.p)))),
-        outputs=OF_DS,
+        one_way=True,
     ),
     Semantics(
         name="ds-centred",

@@ -54,11 +54,15 @@ def _rows(scene: Scene) -> Iterator[tuple[str, Tensor]]:
         yield "in the first query head of its group", own[:, heads // group * group]
     if shape[1] > 1:
         yield "in the first head", own[:, heads * 0]
+        yield "in the next head", own[:, (heads + 1) % shape[1]]
+        yield "in the head before", own[:, (heads - 1) % shape[1]]
         yield "as [B, Sq, Hq] in a tensor of [B, Hq, Sq]", own.view(shape[0], shape[2], shape[1]).mT
     if shape[0] > 1:
         yield "in the first sequence", own[:1].expand(shape)
+        yield "in the next sequence", own.roll(-1, 0)
     yield "in the next row", there((number + 1).expand(shape[0], -1))
     yield "in the row before", there((number - 1).expand(shape[0], -1))
+    yield "in the row of its number from the last one on", there(number - at.row + at.rows - 1 - at.row)
     if bool((at.shift != 0).any()):
         yield "in the row of its position", there(number + at.shift)
     for size in TILES:
