@@ -12,6 +12,7 @@ from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
 from flashverify.diagnosis.hypotheses.cap_gradient import CAP_GRADIENT
 from flashverify.diagnosis.hypotheses.caps import CAPS
 from flashverify.diagnosis.hypotheses.channels import CHANNELS
+from flashverify.diagnosis.hypotheses.cut_chains import CUT_CHAINS
 from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
 from flashverify.diagnosis.hypotheses.draws import DRAWS
@@ -127,6 +128,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *DELTAS,
     *SOFTMAX_GRADIENT,
     *MAXIMUM_GRADIENT,
+    *CUT_CHAINS,
     *SINK_GRADIENT,
     *DROPOUT,
     *DRAWS,

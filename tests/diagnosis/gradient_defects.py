@@ -105,6 +105,11 @@ def largest(s):
     return torch.nn.functional.one_hot(s.z.argmax(-1), s.z.shape[-1]).double()
 
 
+def early(s):
+    """Keys before the last tile of 32."""
+    return torch.arange(s.z.shape[-1]) < (s.z.shape[-1] - 1) // 32 * 32
+
+
 def across(x):
     return x.unsqueeze(-1)
 
@@ -161,6 +166,15 @@ def other_draws(change):
 
 
 DEFECTS = [
+    ("running-sum-without-gradient", TILES + "dlse=yes", ds(lambda s: torch.where(early(s), s.p * s.dp, s.ds))),
+    (
+        "running-sum-without-gradient",
+        TILES + "causal=top-left",
+        {
+            "at_ds": assign(ds=lambda s: torch.where(early(s), s.p * across(s.dlse - s.delta), s.ds)),
+            "at_weights": assign(weights=lambda s: torch.where(early(s), 0.0, s.p)),
+        },
+    ),
     ("maximum-differentiated", DLSE, ds(lambda s: s.ds - across(s.dlse) * largest(s))),
     ("maximum-differentiated", CASE, ds(lambda s: s.ds + across(s.delta) * largest(s))),
     ("term-by-other-weights", DLSE, ds(lambda s: s.p * (s.dp - across(s.delta)) + across(s.dlse) * largest(s))),
