@@ -142,9 +142,10 @@ def _stored(scene: Scene, place: Tensor, how: str, *values: Tensor) -> list[Tens
 
 
 def _read(scene: Scene, memory: Tensor) -> Tensor:
-    """Memory whose keys count within their sequence, pair by pair."""
-    key = scene.at.key[:, None, None, :].expand(memory.shape)
-    return torch.where(_inside(scene), memory.gather(3, key), 0.0)
+    """Memory whose keys count within their sequence, pair by pair, those behind its length too."""
+    at = scene.at
+    one = at.row_sequence[:, None, :, None] == at.key_sequence[:, None, None, :]
+    return torch.where(one, memory.gather(3, at.key[:, None, None, :].expand(memory.shape)), 0.0)
 
 
 def _of_table(scene: Scene, memory: Tensor) -> Tensor | None:
@@ -171,10 +172,17 @@ def _sizes(s: Steps) -> Tensor:
     return s.p * (torch.maximum(s.dp_size, s.dp.abs()) + rows.unsqueeze(-1))
 
 
+def _finish(scene: Scene, place: Tensor, how: str, found: Expectations) -> Expectations:
+    """The declared distances at the places where the pairs are stored, and the table of what is stored."""
+    if "dbias" in found and found["dbias"].total.shape == (*scene.case.shape_q[:3], scene.case.seq_k):
+        x = found["dbias"]
+        (moved,) = _stored(scene, place, how, scene.right["dbias"].total)
+        found = {**found, "dbias": replace(x, total=x.total + _read(scene, moved))}
+    return found if "drelative_bias" not in found else _table(scene, place, how, found)
+
+
 def _table(scene: Scene, place: Tensor, how: str, found: Expectations) -> Expectations:
     """The table of what is stored, within the declared distance for each unit of what is summed."""
-    if "drelative_bias" not in found:
-        return found
     assert scene.o is not None
     assert scene.lse is not None
     s, x = steps_of(scene.inputs, scene.o, scene.lse), found["drelative_bias"]
@@ -210,7 +218,7 @@ def _build(scene: Scene) -> Iterator[Alternative]:
             continue
         for how in _HOW:
             yield Alternative(
-                steps=partial(_change, scene, place, how), finish=partial(_table, scene, place, how), detail=words
+                steps=partial(_change, scene, place, how), finish=partial(_finish, scene, place, how), detail=words
             )
 
 
