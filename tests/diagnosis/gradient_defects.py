@@ -161,11 +161,43 @@ def among_visible(s):
     return s.keep.gather(2, (s.see.long().cumsum(2) - 1).clamp(min=0))
 
 
+def by_packed_rows(s):
+    """Draws of a row by its number among the rows of all heads of its group."""
+    (b, h, n, m), p = s.raw.shape, s.problem
+    found = []
+    for head in range(h):
+        row = torch.arange(n) * s.group + head % s.group
+        drawn = dropout_keep(
+            seed=p.dropout_seed,
+            offset=p.dropout_offset,
+            p=p.case.dropout,
+            heads=h,
+            sequence=torch.arange(b)[:, None].expand(b, n),
+            row=row.expand(b, n),
+            key=torch.arange(m).expand(b, m),
+        )
+        found.append(drawn[:, head : head + 1].double())
+    return torch.cat(found, 1) / (1 - p.case.dropout)
+
+
+def of_the_room(s):
+    """DQ of a kernel that is handed no key lengths: padded keys take part, and the room for keys aligns the mask."""
+    rows, keys = s.raw.shape[2:]
+    see = torch.arange(keys) <= torch.arange(rows)[:, None] + keys - rows
+    p = torch.where(see, (s.raw - across(s.lse)).exp(), 0.0)
+    s.dq = s.scale * (p * (s.do @ s.v.mT + across(s.dlse - s.delta))) @ s.k
+
+
 def other_draws(change):
     return {"at_ds": assign(ds=lambda s: s.p * ((s.do @ s.v.mT) * change(s) + across(s.dlse - s.delta)))}
 
 
 DEFECTS = [
+    (
+        "running-sum-without-gradient",
+        TILES + "dlse=yes",
+        ds(lambda s: torch.where(early(s), s.p * (s.dp - across(s.delta)), s.ds)),
+    ),
     ("running-sum-without-gradient", TILES + "dlse=yes", ds(lambda s: torch.where(early(s), s.p * s.dp, s.ds))),
     (
         "running-sum-without-gradient",
@@ -197,6 +229,9 @@ DEFECTS = [
         TILES + "causal=top-left dropout=0.5",
         {"at_heads": assign(dv=lambda s: (s.p * among_visible(s)).mT @ s.do)},
     ),
+    ("dropout-counted-along-a-walk", GROUPS + "dropout=0.5", other_draws(by_packed_rows)),
+    ("dropout-counted-along-a-walk", CASE + "dropout=0.5", other_draws(lambda s: s.keep.flip(3))),
+    ("key-lengths-ignored", CASE + "klen=4 causal=bottom-right padding=dirt", {"at_heads": of_the_room}),
     ("softcap-slope-twice", CAPPED, slope(lambda s: (1 - torch.tanh(s.raw / s.cap) ** 2) ** 2)),
     ("softcap-slope-of-capped", CAPPED, slope(lambda s: 1 - torch.tanh(torch.tanh(s.raw / s.cap)) ** 2)),
     (

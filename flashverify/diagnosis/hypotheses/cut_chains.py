@@ -39,7 +39,21 @@ def _both_cut(early: Tensor, s: Steps) -> Steps:
     return replace(s, ds=torch.where(early, 0.0, s.formula()), p_dv=torch.where(early, 0.0, s.p_dv))
 
 
-_CUTS = (("the row sum", _sum_cut), ("the accumulator of O", _accumulator_cut), ("both sums", _both_cut))
+def _lse_cut(early: Tensor, s: Steps) -> Steps:
+    return replace(s, ds=torch.where(early, s.p * (s.dp - s.delta.unsqueeze(-1)), s.formula()))
+
+
+def _divisor_cut(early: Tensor, s: Steps) -> Steps:
+    return replace(s, ds=torch.where(early, s.p * (s.dp + s.dlse.unsqueeze(-1)), s.formula()))
+
+
+_CUTS = (
+    ("the row sum", _sum_cut),
+    ("the row sum of the LSE", _lse_cut),
+    ("the row sum of O", _divisor_cut),
+    ("the accumulator of O", _accumulator_cut),
+    ("both sums", _both_cut),
+)
 
 
 def _early(scene: Scene) -> Iterator[tuple[str, Tensor]]:

@@ -63,6 +63,24 @@ def _visible(scene: Scene) -> Iterator[tuple[Tensor, str]]:
         yield _of_others(scene, 2, see.long().cumsum(2) - 1), "rows by their place among those that see the key"
 
 
+def _packed_rows(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """Rows by their number where those of all query heads of a group lie in one tile, with the stream of the query head or of the kv head."""
+    at, case, group = scene.at, scene.case, scene.group
+    if group < 2:
+        return
+    most = int(at.rows.max()) if at.rows.numel() else 0
+    for stream, count in (("query head", case.heads_q), ("kv head", case.heads_kv)):
+        for how, number in (
+            ("row * group + member", lambda member: at.row * group + member),
+            ("member * rows + row", lambda member: at.row + member * most),
+        ):
+            found = []
+            for head in range(case.heads_q):
+                own = at.row_sequence * count + (head if stream == "query head" else head // group)
+                found.append(drawn(scene, heads=1, sequence=own, row=number(head % group)))
+            yield torch.cat(found, 1), f"rows by {how}, in the stream of the {stream}"
+
+
 def _from_end(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     at = scene.at
     keys, rows = at.key_limit - 1 - at.key, at.rows - 1 - at.row
@@ -106,7 +124,7 @@ def _build(scene: Scene) -> Iterator[Alternative]:
     if not scene.case.dropout or not scene.case.seq_q or not scene.case.seq_k:
         return
     own = scene.inputs.keep
-    for kept, detail in (*_live(scene), *_visible(scene), *_from_end(scene), *_from_begin(scene)):
+    for kept, detail in (*_live(scene), *_visible(scene), *_from_end(scene), *_packed_rows(scene), *_from_begin(scene)):
         if own is None or not torch.equal(kept, own.expand(kept.shape).bool()):
             yield Alternative(inputs=replace(scene.inputs, keep=kept), detail=detail)
 
