@@ -229,6 +229,11 @@ DEFECTS = [
         TILES + "causal=top-left dropout=0.5",
         {"at_heads": assign(dv=lambda s: (s.p * among_visible(s)).mT @ s.do)},
     ),
+    (
+        "dropout-counted-along-a-walk",
+        CASE.replace("seq_k=7", "seq_k=8") + "dropout=0.5",
+        other_draws(lambda s: s.keep[..., torch.arange(s.keep.shape[3]) ^ 1] if s.keep.shape[3] % 2 == 0 else s.keep),
+    ),
     ("dropout-counted-along-a-walk", GROUPS + "dropout=0.5", other_draws(by_packed_rows)),
     ("dropout-counted-along-a-walk", CASE + "dropout=0.5", other_draws(lambda s: s.keep.flip(3))),
     ("key-lengths-ignored", CASE + "klen=4 causal=bottom-right padding=dirt", {"at_heads": of_the_room}),

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["DRAWS_OF_WALKS"]
 
 
+_BY_MEMBER = "row * group + member"
+_ORDERS = ((1, 0, 3, 2), (2, 3, 0, 1), (0, 2, 1, 3), (1, 2, 3, 0), (3, 0, 1, 2), (1, 3, 0, 2), (2, 0, 3, 1))
+"""Orders of the four words of a Philox, beside its own and the reverse."""
+
+
 def _of_others(scene: Scene, axis: int, number: Tensor) -> Tensor:
     """The kept pairs by those of another row (axis 2) or key (axis 3) of the pair's own sequence, whose number is given, `[B, Hq, Sq, Sk]`."""
     kept, at = drawn(scene), scene.at
@@ -70,15 +75,23 @@ def _packed_rows(scene: Scene) -> Iterator[tuple[Tensor, str]]:
         return
     most = int(at.rows.max()) if at.rows.numel() else 0
     for stream, count in (("query head", case.heads_q), ("kv head", case.heads_kv)):
-        for how, number in (
-            ("row * group + member", lambda member: at.row * group + member),
-            ("member * rows + row", lambda member: at.row + member * most),
-        ):
+        for how in (_BY_MEMBER, "member * rows + row"):
             found = []
             for head in range(case.heads_q):
                 own = at.row_sequence * count + (head if stream == "query head" else head // group)
-                found.append(drawn(scene, heads=1, sequence=own, row=number(head % group)))
+                member = head % group
+                number = at.row * group + member if how == _BY_MEMBER else at.row + member * most
+                found.append(drawn(scene, heads=1, sequence=own, row=number))
             yield torch.cat(found, 1), f"rows by {how}, in the stream of the {stream}"
+
+
+def _of_fours(scene: Scene) -> Iterator[tuple[Tensor, str]]:
+    """The words of a Philox, which serves four keys, in another order."""
+    key = scene.at.key
+    for order in _ORDERS:
+        number = key - key % 4 + torch.tensor(order)[key % 4]
+        words = ", ".join(map(str, order))
+        yield drawn(scene, key=number), f"the words of every four keys in the order {words}"
 
 
 def _from_end(scene: Scene) -> Iterator[tuple[Tensor, str]]:
@@ -124,7 +137,14 @@ def _build(scene: Scene) -> Iterator[Alternative]:
     if not scene.case.dropout or not scene.case.seq_q or not scene.case.seq_k:
         return
     own = scene.inputs.keep
-    for kept, detail in (*_live(scene), *_visible(scene), *_from_end(scene), *_packed_rows(scene), *_from_begin(scene)):
+    for kept, detail in (
+        *_live(scene),
+        *_visible(scene),
+        *_from_end(scene),
+        *_packed_rows(scene),
+        *_of_fours(scene),
+        *_from_begin(scene),
+    ):
         if own is None or not torch.equal(kept, own.expand(kept.shape).bool()):
             yield Alternative(inputs=replace(scene.inputs, keep=kept), detail=detail)
 

@@ -163,8 +163,17 @@ def _of_table(scene: Scene, memory: Tensor) -> Tensor | None:
 def _change(scene: Scene, place: Tensor, how: str, s: Steps) -> Steps:
     value, size = _stored(scene, place, how, s.formula(), _sizes(s))
     none = torch.zeros_like(s.delta)
-    parts = {"dp": torch.zeros_like(s.dp), "dp_size": _read(scene, size), "delta": none, "delta_size": none}
-    return replace(s, p=torch.ones_like(s.p), dlse=none, ds=s.formula(), dbias_ds=_read(scene, value), **parts)
+    return replace(
+        s,
+        p=torch.ones_like(s.p),
+        dp=torch.zeros_like(s.dp),
+        dp_size=_read(scene, size),
+        delta=none,
+        delta_size=none,
+        dlse=none,
+        ds=s.formula(),
+        dbias_ds=_read(scene, value),
+    )
 
 
 def _sizes(s: Steps) -> Tensor:
