@@ -46,6 +46,7 @@ from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
+from flashverify.diagnosis.hypotheses.ring_visits import RING_VISITS
 from flashverify.diagnosis.hypotheses.rows import ROWS
 from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
@@ -145,6 +146,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *GRADIENT_STORES,
     *WIRING_OF_ROWS,
     *STORED_PAIRS,
+    *RING_VISITS,
 )
 """Those that are told by their values."""
 

@@ -180,6 +180,13 @@ def by_packed_rows(s):
     return torch.cat(found, 1) / (1 - p.case.dropout)
 
 
+def of_the_last_visit(s):
+    """DQ of the last of two ranks, between which rows and keys are dealt out in turn, that has a key of the row."""
+    step = (torch.arange(s.raw.shape[2])[:, None] - torch.arange(s.raw.shape[3])) % 2
+    last = torch.where(s.see, step, -1).amax(-1, keepdim=True)
+    s.dq = s.scale * torch.where(step == last, s.inner, 0.0) @ s.k
+
+
 def of_the_room(s):
     """DQ of a kernel that is handed no key lengths: padded keys take part, and the room for keys aligns the mask."""
     rows, keys = s.raw.shape[2:]
@@ -237,6 +244,7 @@ DEFECTS = [
     ("dropout-counted-along-a-walk", GROUPS + "dropout=0.5", other_draws(by_packed_rows)),
     ("dropout-counted-along-a-walk", CASE + "dropout=0.5", other_draws(lambda s: s.keep.flip(3))),
     ("key-lengths-ignored", CASE + "klen=4 causal=bottom-right padding=dirt", {"at_heads": of_the_room}),
+    ("ring-visits-not-added", CASE + "causal=top-left", {"at_heads": of_the_last_visit}),
     ("softcap-slope-twice", CAPPED, slope(lambda s: (1 - torch.tanh(s.raw / s.cap) ** 2) ** 2)),
     ("softcap-slope-of-capped", CAPPED, slope(lambda s: 1 - torch.tanh(torch.tanh(s.raw / s.cap)) ** 2)),
     (
