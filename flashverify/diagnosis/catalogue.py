@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.hypotheses.accumulation import ACCUMULATION
 from flashverify.diagnosis.hypotheses.alignment import ALIGNMENT
+from flashverify.diagnosis.hypotheses.backward_strides import BACKWARD_STRIDES
 from flashverify.diagnosis.hypotheses.bands import BANDS
 from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
 from flashverify.diagnosis.hypotheses.cap_gradient import CAP_GRADIENT
 from flashverify.diagnosis.hypotheses.caps import CAPS
 from flashverify.diagnosis.hypotheses.channels import CHANNELS
+from flashverify.diagnosis.hypotheses.cut_chains import CUT_CHAINS
 from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
 from flashverify.diagnosis.hypotheses.draws import DRAWS
 from flashverify.diagnosis.hypotheses.draws_in_tiles import DRAWS_IN_TILES
+from flashverify.diagnosis.hypotheses.draws_of_walks import DRAWS_OF_WALKS
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
 from flashverify.diagnosis.hypotheses.edges import EDGES
 from flashverify.diagnosis.hypotheses.empty_gradients import EMPTY_GRADIENTS
@@ -31,6 +34,7 @@ from flashverify.diagnosis.hypotheses.lse import LSE
 from flashverify.diagnosis.hypotheses.lse_stores import LSE_STORES
 from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
+from flashverify.diagnosis.hypotheses.maximum_gradient import MAXIMUM_GRADIENT
 from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
@@ -42,6 +46,7 @@ from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
+from flashverify.diagnosis.hypotheses.ring_visits import RING_VISITS
 from flashverify.diagnosis.hypotheses.rows import ROWS
 from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
@@ -52,6 +57,7 @@ from flashverify.diagnosis.hypotheses.sink_places import SINK_PLACES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
 from flashverify.diagnosis.hypotheses.softmax_gradient import SOFTMAX_GRADIENT
 from flashverify.diagnosis.hypotheses.statistics import STATISTICS
+from flashverify.diagnosis.hypotheses.stored_pairs import STORED_PAIRS
 from flashverify.diagnosis.hypotheses.sums import SUMS
 from flashverify.diagnosis.hypotheses.table_strides import TABLE_STRIDES
 from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
@@ -114,6 +120,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *HEADS,
     *HEAD_OFFSETS,
     *OPERANDS,
+    *BACKWARD_STRIDES,
     *STATISTICS,
     *GRADIENTS,
     *SUMS,
@@ -121,10 +128,13 @@ SEMANTICS: tuple[Semantics, ...] = (
     *CAP_GRADIENT,
     *DELTAS,
     *SOFTMAX_GRADIENT,
+    *MAXIMUM_GRADIENT,
+    *CUT_CHAINS,
     *SINK_GRADIENT,
     *DROPOUT,
     *DRAWS,
     *DRAWS_IN_TILES,
+    *DRAWS_OF_WALKS,
     *WALKS,
     *TILE_COUNTS,
     *EDGES,
@@ -135,6 +145,8 @@ SEMANTICS: tuple[Semantics, ...] = (
     *MASKING,
     *GRADIENT_STORES,
     *WIRING_OF_ROWS,
+    *STORED_PAIRS,
+    *RING_VISITS,
 )
 """Those that are told by their values."""
 

@@ -132,6 +132,7 @@ class FirstLengths(Plain):
 
 
 DEFECTS = [
+    ("scale-without-sign", FORWARD + "scale=-0.4", {"scale": lambda self, problem: abs(problem.scale)}),
     ("lse-mixed-bases", FORWARD, mixed(LOG2E, 1.0)),
     ("lse-mixed-bases", FORWARD, mixed(1.0, LOG2E)),
     ("lse-without-maximum", FORWARD, mixed(0.0, 1.0)),

@@ -100,7 +100,151 @@ def empty_nan(s):
     s.dq = torch.where(s.some.unsqueeze(-1), s.dq, math.nan)
 
 
+def largest(s):
+    """1 at the largest logit of each row."""
+    return torch.nn.functional.one_hot(s.z.argmax(-1), s.z.shape[-1]).double()
+
+
+def early(s):
+    """Keys before the last tile of 32."""
+    return torch.arange(s.z.shape[-1]) < (s.z.shape[-1] - 1) // 32 * 32
+
+
+def across(x):
+    return x.unsqueeze(-1)
+
+
+def strided(name, strides):
+    """A tensor that is read by other strides, a function of the tensor."""
+
+    def read(s):
+        x = getattr(s.problem, name)
+        setattr(s, name, x.as_strided(x.shape, strides(x)).double())
+
+    return {"at_start": read}
+
+
+def dense(x):
+    return torch.empty(x.shape).stride()
+
+
+def stored(place):
+    """DS that is stored in other rows: for each the number of the row in whose place it is; what is stored later stays."""
+
+    def store(s):
+        memory = torch.zeros_like(s.ds)
+        for row in range(s.ds.shape[2]):
+            if 0 <= place(row, s) < s.ds.shape[2]:
+                memory[:, :, place(row, s)] = s.ds[:, :, row]
+        s.dbias = memory
+
+    return {"at_end": store}
+
+
+def stored_at_kv_heads(s):
+    memory = torch.zeros_like(s.ds)
+    for head in range(s.ds.shape[1]):
+        memory[:, head // s.group] = s.ds[:, head]
+    s.dbias = memory
+
+
+def live_before(s):
+    """Draws of a key by its place among the keys of live blocks."""
+    blocks = s.problem.case.mask.blocks
+    live = s.problem.blocks.repeat_interleave(blocks.rows, 2).repeat_interleave(blocks.keys, 3)
+    place = (live[:, :, : s.raw.shape[2], : s.raw.shape[3]].long().cumsum(3) - 1).clamp(min=0).expand_as(s.keep)
+    return s.keep.gather(3, place)
+
+
+def among_visible(s):
+    """Draws of a row by its place among the rows that see the key."""
+    return s.keep.gather(2, (s.see.long().cumsum(2) - 1).clamp(min=0))
+
+
+def by_packed_rows(s):
+    """Draws of a row by its number among the rows of all heads of its group."""
+    (b, h, n, m), p = s.raw.shape, s.problem
+    found = []
+    for head in range(h):
+        row = torch.arange(n) * s.group + head % s.group
+        drawn = dropout_keep(
+            seed=p.dropout_seed,
+            offset=p.dropout_offset,
+            p=p.case.dropout,
+            heads=h,
+            sequence=torch.arange(b)[:, None].expand(b, n),
+            row=row.expand(b, n),
+            key=torch.arange(m).expand(b, m),
+        )
+        found.append(drawn[:, head : head + 1].double())
+    return torch.cat(found, 1) / (1 - p.case.dropout)
+
+
+def of_the_last_visit(s):
+    """DQ of the last of two ranks, between which rows and keys are dealt out in turn, that has a key of the row."""
+    step = (torch.arange(s.raw.shape[2])[:, None] - torch.arange(s.raw.shape[3])) % 2
+    last = torch.where(s.see, step, -1).amax(-1, keepdim=True)
+    s.dq = s.scale * torch.where(step == last, s.inner, 0.0) @ s.k
+
+
+def of_the_room(s):
+    """DQ of a kernel that is handed no key lengths: padded keys take part, and the room for keys aligns the mask."""
+    rows, keys = s.raw.shape[2:]
+    see = torch.arange(keys) <= torch.arange(rows)[:, None] + keys - rows
+    p = torch.where(see, (s.raw - across(s.lse)).exp(), 0.0)
+    s.dq = s.scale * (p * (s.do @ s.v.mT + across(s.dlse - s.delta))) @ s.k
+
+
+def other_draws(change):
+    return {"at_ds": assign(ds=lambda s: s.p * ((s.do @ s.v.mT) * change(s) + across(s.dlse - s.delta)))}
+
+
 DEFECTS = [
+    (
+        "running-sum-without-gradient",
+        TILES + "dlse=yes",
+        ds(lambda s: torch.where(early(s), s.p * (s.dp - across(s.delta)), s.ds)),
+    ),
+    ("running-sum-without-gradient", TILES + "dlse=yes", ds(lambda s: torch.where(early(s), s.p * s.dp, s.ds))),
+    (
+        "running-sum-without-gradient",
+        TILES + "causal=top-left",
+        {
+            "at_ds": assign(ds=lambda s: torch.where(early(s), s.p * across(s.dlse - s.delta), s.ds)),
+            "at_weights": assign(weights=lambda s: torch.where(early(s), 0.0, s.p)),
+        },
+    ),
+    ("maximum-differentiated", DLSE, ds(lambda s: s.ds - across(s.dlse) * largest(s))),
+    ("maximum-differentiated", CASE, ds(lambda s: s.ds + across(s.delta) * largest(s))),
+    ("term-by-other-weights", DLSE, ds(lambda s: s.p * (s.dp - across(s.delta)) + across(s.dlse) * largest(s))),
+    ("term-by-other-weights", CASE + "causal=top-left", ds(lambda s: s.p * (s.dp - s.p * across(s.delta)))),
+    ("term-by-other-weights", CASE + "dropout=0.5", ds(lambda s: s.p * (s.keep * s.dp - across(s.delta)))),
+    ("ds-centred", DLSE, ds(lambda s: s.ds - s.ds.mean(-1, keepdim=True))),
+    ("backward-strides", MANY + "do=transposed", strided("do", dense)),
+    ("backward-strides", MANY + "do=expanded", strided("do", lambda x: (*x.stride()[:3], 1))),
+    ("backward-strides", MANY + "strided=yes dlse=yes", strided("dlse", dense)),
+    ("ds-stored-elsewhere", MANY + "bias=full", stored(lambda row, s: row + 1)),
+    ("ds-stored-elsewhere", CASE.replace("seq_q=5", "seq_q=20") + "bias=full", stored(lambda row, s: row % 16)),
+    ("ds-stored-elsewhere", MANY + "bias=full", {"at_end": stored_at_kv_heads}),
+    (
+        "dropout-counted-along-a-walk",
+        "fv1 seq_q=20 seq_k=56 dim_qk=8 dim_v=8 dtype=fp32 blocks=16,16,128,4 dropout=0.5",
+        other_draws(live_before),
+    ),
+    (
+        "dropout-counted-along-a-walk",
+        TILES + "causal=top-left dropout=0.5",
+        {"at_heads": assign(dv=lambda s: (s.p * among_visible(s)).mT @ s.do)},
+    ),
+    (
+        "dropout-counted-along-a-walk",
+        CASE.replace("seq_k=7", "seq_k=8") + "dropout=0.5",
+        other_draws(lambda s: s.keep[..., torch.arange(s.keep.shape[3]) ^ 1] if s.keep.shape[3] % 2 == 0 else s.keep),
+    ),
+    ("dropout-counted-along-a-walk", GROUPS + "dropout=0.5", other_draws(by_packed_rows)),
+    ("dropout-counted-along-a-walk", CASE + "dropout=0.5", other_draws(lambda s: s.keep.flip(3))),
+    ("key-lengths-ignored", CASE + "klen=4 causal=bottom-right padding=dirt", {"at_heads": of_the_room}),
+    ("ring-visits-not-added", CASE + "causal=top-left", {"at_heads": of_the_last_visit}),
     ("softcap-slope-twice", CAPPED, slope(lambda s: (1 - torch.tanh(s.raw / s.cap) ** 2) ** 2)),
     ("softcap-slope-of-capped", CAPPED, slope(lambda s: 1 - torch.tanh(torch.tanh(s.raw / s.cap)) ** 2)),
     (

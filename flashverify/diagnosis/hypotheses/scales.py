@@ -62,6 +62,9 @@ SCALES = (
         sentence="the scale is divided by sqrt(D)",
         build=_scale(lambda s, d: s / math.sqrt(d)),
     ),
+    Semantics(
+        name="scale-without-sign", sentence="the scale is taken without its sign", build=_scale(lambda s, _d: abs(s))
+    ),
     Semantics(name="scale-sign", sentence="the scale has the wrong sign", build=_scale(lambda s, _d: -s)),
     Semantics(name="scale-slightly-off", sentence="the scale is slightly wrong", build=_scale_off, one_way=True),
     Semantics(

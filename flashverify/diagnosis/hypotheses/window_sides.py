@@ -44,6 +44,22 @@ def _numbers(scene: Scene) -> tuple[Tensor, Tensor]:
     return at.key[:, None, None, :], (at.row + at.shift)[:, None, :, None]
 
 
+def _exchanged(scene: Scene) -> Iterator[Alternative]:
+    """Left for right, with a causal mask for a right side of 0: a kernel that joins the two exchanges them so."""
+    yield from _sides(lambda left, right: iter([(right, left, "")]))(scene)
+    window, causal = scene.case.mask.window, scene.case.mask.causal
+    if window is None or causal is None or window[0] is None:
+        return
+    j, position = _numbers(scene)
+    right = 0 if window[1] is None else min(window[1], 0)
+    farthest = int(position.max()) if position.numel() else 0
+    for left in dict.fromkeys(
+        (window[0], min(window[0], farthest))
+    ):  # what hides nothing may be cut to what does so too
+        part = {"left": j >= position - right, "right": j <= position + left, "causal": None}
+        yield Alternative(inputs=with_parts(scene, **part), detail="the causal mask is a right side of 0")
+
+
 def _both(by: int) -> Sides:
     def change(left: Side, right: Side) -> Iterator[tuple[Side, Side, str]]:
         if left is not None and right is not None:
@@ -116,7 +132,7 @@ WINDOW_SIDES = (
     Semantics(
         name="window-sides-exchanged",
         sentence="the two sides of the window are exchanged",
-        build=_sides(lambda left, right: iter([(right, left, "")])),
+        build=_exchanged,
     ),
     Semantics(
         name="window-one-side-for-both", sentence="one side of the window counts for both", build=_sides(_one_for_both)

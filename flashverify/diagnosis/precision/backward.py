@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from flashverify.checks.passes.logits import products
+from flashverify.diagnosis.precision.products import logit_operands, times
 from flashverify.diagnosis.precision.rounding import same
 from flashverify.diagnosis.precision.steps import logits_of, operands, tiles
 
@@ -44,14 +45,15 @@ def backward(scene: Scene, steps: Steps, names: frozenset[str]) -> dict[str, Ten
         found["dsink"] = -steps.sink_term(weight * rows.shift).sum((0, 2))
     if not i.k.shape[2] or not i.do.shape[2] or names <= found.keys():
         return found
-    z = logits_of(i, steps)
+    logit = logit_operands(i, steps)
+    z = logits_of(logit, steps)
     weights = (steps.unit * steps.exponent((z - rows.lse.unsqueeze(-1)) / steps.unit)).exp()
     keep = torch.ones_like(weights) if i.keep is None else i.keep.double() / (1.0 - i.dropout)
     centred = steps.kept_dp(_kept_dp(scene, i, keep, steps)) - rows.shift.unsqueeze(-1)
     ds = steps.p_of_ds(weights) * steps.centred_dp(centred)
     found |= _of_terms(i, ds, steps)
     if i.softcap:
-        tanh = torch.tanh(products(i) / i.softcap)
+        tanh = torch.tanh(products(logit) / i.softcap)
         ds = steps.raw_ds(ds) * steps.slope(1.0 - (tanh if steps.tanh is None else steps.tanh(tanh)) ** 2)
     if steps.scaled_ds is not None and i.scale:
         ds = steps.scaled_ds(ds * i.scale) / i.scale
@@ -65,13 +67,13 @@ def _kept_dp(scene: Scene, i: Inputs, keep: Tensor, steps: Steps) -> Tensor:
     assert i.do is not None
     do, v, share = i.do, i.v.repeat_interleave(scene.group, 1), 1.0 - i.dropout
     if steps.scaled_do is None and steps.scaled_v is None:
-        return steps.dp(do @ v.mT) * keep
+        return steps.dp(times("dp", do, v.mT, steps)) * keep
     if steps.scaled_do is not None:
         do = steps.scaled_do(do / share)
     else:
         assert steps.scaled_v is not None
         v = steps.scaled_v(v / share)
-    return steps.dp(do @ v.mT) * (keep * share)
+    return steps.dp(times("dp", do, v.mT, steps)) * (keep * share)
 
 
 def _rows(scene: Scene, i: Inputs, steps: Steps) -> _Rows:
@@ -98,18 +100,18 @@ def _of_operands(scene: Scene, i: Inputs, p: Tensor, ds: Tensor, steps: Steps) -
             total = steps.accumulator(total + steps.share(part))
         return total
 
-    def of_keys(left: Tensor, right: Tensor, factor: float) -> Tensor:
+    def of_keys(name: str, left: Tensor, right: Tensor, factor: float) -> Tensor:
         """Rows summed tile by tile, heads of a group afterwards or in the same accumulator."""
-        parts = [left[:, :, at].mT @ right[:, :, at] for at in tiles(do.shape[2], tile)]
+        parts = [times(name, left[:, :, at].mT, right[:, :, at], steps) for at in tiles(do.shape[2], tile)]
         grouped = [x.reshape(x.shape[0], -1, scene.group, *x.shape[2:]) for x in parts]
         if steps.through_group:
             return summed([x[:, :, head] for head in range(scene.group) for x in grouped]) * factor
         return steps.member(summed(grouped) * factor).sum(2)
 
     unscaled = steps.unscaled
-    dq = unscaled(summed([ds[..., at] @ k[:, :, at] for at in tiles(k.shape[2], tile)])) * i.scale
-    dk = of_keys(ds, i.q, i.scale) if unscaled is same else unscaled(of_keys(ds, i.q, 1.0)) * i.scale
-    found = {"dq": dq, "dk": dk, "dv": of_keys(p, do, 1.0)}
+    dq = unscaled(summed([times("dq", ds[..., at], k[:, :, at], steps) for at in tiles(k.shape[2], tile)])) * i.scale
+    dk = of_keys("dk", ds, i.q, i.scale) if unscaled is same else unscaled(of_keys("dk", ds, i.q, 1.0)) * i.scale
+    found = {"dq": dq, "dk": dk, "dv": of_keys("dv", p, do, 1.0)}
     return {name: steps.gradient(x) for name, x in found.items()}
 
 

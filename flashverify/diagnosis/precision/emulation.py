@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from flashverify.diagnosis.precision.products import logit_operands, times
 from flashverify.diagnosis.precision.rounding import to_dtype
 from flashverify.diagnosis.precision.steps import logits_of, operands, tiles
 
@@ -30,7 +31,7 @@ class _Running(NamedTuple):
 def forward(scene: Scene, steps: Steps) -> dict[str, Tensor]:
     """O and LSE, the latter in the units of the subject. NaN where every weight of a row vanishes, about which a kernel is free."""
     i = operands(scene, steps)
-    z = logits_of(i, steps)
+    z = logits_of(logit_operands(i, steps), steps)
     v = i.v.repeat_interleave(scene.group, 1)
     kept = None if i.keep is None else i.keep.double() / (1.0 - i.dropout)
     if kept is not None and steps.scaled_v is not None:
@@ -83,7 +84,7 @@ def _walk(z: Tensor, v: Tensor, kept: Tensor | None, piece: slice, steps: Steps)
             weights = finite(weights)
         seen = weights if kept is None else steps.undropped(weights) * kept[..., keys]
         total = steps.row_sum(total * steps.alpha(alpha) + steps.summed(weights).sum(-1, keepdim=True))
-        acc = steps.accumulator(acc * steps.alpha_of_o(alpha) + steps.p(seen) @ v[:, :, keys])
+        acc = steps.accumulator(acc * steps.alpha_of_o(alpha) + times("o", steps.p(seen), v[:, :, keys], steps))
         top = new
     return _Running(top, total, acc)
 

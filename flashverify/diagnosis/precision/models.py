@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flashverify.diagnosis.precision.eight_bits import weight_casts
+from flashverify.diagnosis.precision.model import Model
 from flashverify.diagnosis.precision.model_tables import BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
+from flashverify.diagnosis.precision.products import PRODUCTS, rounded_products
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_bits, to_dtype
 from flashverify.diagnosis.precision.settings import rounded_settings
 from flashverify.diagnosis.precision.steps import declared
@@ -34,38 +36,6 @@ _BITS = (9, 10, 12, 13, 14, 15, 16)
 _LN2 = math.log(2.0)
 _WIDER = ("rounded to bf16", "rounded to fp16")
 _TF32 = "rounded to tf32"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Model:
-    """One step that is computed otherwise than declared.
-
-    Attributes:
-        words: what is done to what, to follow "errors look like".
-        change: the steps, given the declared ones.
-        outputs: those that it reaches.
-        step: the field of `Steps` that it is about, or a name for several; a form may declare it.
-        how: is done to it, by its words.
-        needs: the field of `Inputs` without which it changes nothing; empty for none.
-        tiled: it depends on the tiles.
-        several: it changes several steps; one that changes a single step is named first.
-    """
-
-    words: str
-    change: Callable[[Steps], Steps]
-    outputs: tuple[str, ...]
-    step: str = ""
-    how: str = ""
-    needs: str = ""
-    tiled: bool = False
-    several: bool = False
-
-    def acts_on(self, scene: Scene) -> bool:
-        """Whether the problem of a run has what the model is about."""
-        if not self.needs:
-            return True
-        given = scene.problem.slopes if self.needs == "slopes" else getattr(scene.inputs, self.needs)
-        return given is not None and not (isinstance(given, tuple | float) and not given)
 
 
 def _set(name: str, rounding: Rounding) -> Callable[[Steps], Steps]:
@@ -96,6 +66,7 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from _in_other_units()
     yield from _together()
     yield from _pieces(scene)
+    yield from _inside(scene)
     yield from _between(scene)
     yield from (
         Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene)
@@ -125,6 +96,20 @@ def _single() -> Iterator[Model]:
         outputs = next(row[2] for row in STEPS if row[0] == name)
         change = _set(name, to_dtype("tf32"))
         yield Model(words=f"{words} {_TF32}", change=change, outputs=outputs, step="dots", how=_TF32)
+
+
+def _inside(scene: Scene) -> Iterator[Model]:
+    """The operands of one product alone."""
+    for name, found, words, how in rounded_products(scene.case.dtype):
+        yield Model(
+            words=words,
+            change=lambda steps, n=name, f=found: replace(steps, inside={n: f}),  # type: ignore[misc]
+            outputs=PRODUCTS[name][2],
+            step="dots" if "tf32" in how else "",
+            how=how,
+            tiled=name == "o",
+            several=True,
+        )
 
 
 def _between(scene: Scene) -> Iterator[Model]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,12 @@ from flashverify.diagnosis.precision.eight_bits import declared_cast
 from flashverify.diagnosis.precision.rounding import same, to_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
     from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.precision.products import Rounded
     from flashverify.diagnosis.precision.rounding import Rounding
     from flashverify.truth import Inputs
 
@@ -80,6 +81,7 @@ class Steps:
         share: what each tile adds to dQ, dK or dV.
         unscaled: dQ and dK before their scale.
         gradient: dQ, dK, dV and dbias that are returned.
+        inside: by a product what is done to its operands in it alone.
         through_group: the accumulator of dK and dV goes through the heads of a group, not only through the rows of one.
         tile: keys of a tile in the forward and in dQ, rows of one in dK and dV; None for all at once.
         rows: that have one maximum together; None for one row.
@@ -148,6 +150,7 @@ class Steps:
     share: Rounding = same
     unscaled: Rounding = same
     gradient: Rounding = same
+    inside: Mapping[str, Rounded] = field(default_factory=dict)
     through_group: bool = False
     tile: int | None = None
     rows: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.state.advancing import advancing_draws
 from flashverify.diagnosis.state.calling import Way, called
 from flashverify.diagnosis.state.first_things import of_the_first_call
 from flashverify.diagnosis.state.following import follows_another, of_the_call_before
@@ -110,8 +111,10 @@ def of_a_later_call(
         afresh: whether a process whose first call this is fails in the same way; None where that is not known.
     """
     end = clock.end(_LOOKING * seconds)
-    of_the_first = draws_of_the_first_call(subject, case, end) or of_the_first_call(
-        subject, case, end.within(_LOOKING * seconds / 2), certain=False
+    of_the_first = (
+        draws_of_the_first_call(subject, case, end)
+        or advancing_draws(subject, case, end)
+        or of_the_first_call(subject, case, end.within(_LOOKING * seconds / 2), certain=False)
     )
     if of_the_first is not None and not afresh():
         return of_the_first

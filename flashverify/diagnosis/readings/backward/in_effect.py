@@ -92,7 +92,7 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
             break
     for reading in readings:  # dear, and rarely of use: where no case shows a simpler one
         _take(found, trials, scene, reading, double_formulas)
-    return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found))
+    return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found.keys() | moved.keys()))
 
 
 def no_mask(trials: Trials, scene: Scene) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.places import PLACES, region_of
-from flashverify.diagnosis.readings.backward.piece_places import pairs_by_pieces
+from flashverify.diagnosis.readings.backward.piece_places import pairs_by_pieces, pairs_by_visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -107,7 +108,7 @@ def fixed_places(scene: Scene) -> Iterator[Place]:
     yield Place("at pairs that dropout drops", _dropped)
     yield Place("in rows with odd numbers", lambda other: other.at.row[:, None, :, None] % 2 == 1)
     yield Place("at keys with odd numbers", lambda other: other.at.key[:, None, None, :] % 2 == 1)
-    yield from (Place(words, pairs) for words, pairs in pairs_by_pieces())
+    yield from (Place(words, pairs) for words, pairs in chain(pairs_by_pieces(), pairs_by_visits(scene)))
 
 
 def _of(condition: Condition) -> Place:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.readings.devices import CUTS
+import torch
+
+from flashverify.diagnosis.readings.devices import CUTS, TWO, counted_devices, devices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["pairs_by_pieces"]
+__all__ = ["pairs_by_pieces", "pairs_by_visits"]
 
 _COUNTS = (2, 3, 4, 8)
 
@@ -30,6 +33,32 @@ def pairs_by_pieces() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
                 words = f"{ahead} behind that of the row in a ring, {among}"
                 yield f"where the piece of the key is {words}", partial(_pairs, cut, count, ahead, True)
                 yield f"where the piece of the key is not {words}", partial(_pairs, cut, count, ahead, False)
+
+
+def pairs_by_visits(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
+    """Pairs that another visit of a ring follows or precedes: of a row that sees keys of another piece, or of a key that other rows see."""
+    for name, (how, cut) in product((*counted_devices(scene), TWO), CUTS):
+        among = f"of pieces {how}, one for each of the {name}"
+        for which, later in (("but the last", True), ("but the first", False)):
+            words = f"in all pieces of keys {which} that the row sees as a ring brings them, {among}"
+            yield words, partial(_visited, cut, name, 3, later)
+            words = f"in all pieces of rows {which} that see the key as it goes round a ring, {among}"
+            yield words, partial(_visited, cut, name, 2, later)
+
+
+def _visited(cut: Callable[[int, int], Tensor], name: str, axis: int, later: bool, scene: Scene) -> Tensor:
+    """Keys come to a rank from the one before it: at step t it has those of the rank t before its own."""
+    count = devices_of(scene, name)
+    if not count:
+        return torch.zeros(1, 1, 1, 1, dtype=torch.bool)
+    rows, keys = cut(scene.case.seq_q, count), cut(scene.case.seq_k, count)
+    step = ((rows[:, None] - keys[None, :]) % count)[None, None]
+    see = torch.ones_like(step, dtype=torch.bool) if scene.inputs.visible is None else scene.inputs.visible
+    far = -1 if later else count
+    seen = torch.where(see, step, far)
+    end = seen.amax(axis, keepdim=True) if later else seen.amin(axis, keepdim=True)
+    found: Tensor = (step != end) & see
+    return found
 
 
 def _pairs(cut: Callable[[int, int], Tensor], count: int, ahead: int, there: bool, scene: Scene) -> Tensor:

@@ -1,0 +1,74 @@
+"""The products of a kernel whose operands are rounded in one product alone, as where one of several is left to the default of a compiler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from flashverify.diagnosis.precision.rounding import NARROW, same, to_dtype, truncated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from flashverify.diagnosis.precision.rounding import Rounding
+    from flashverify.diagnosis.precision.steps import Steps
+    from flashverify.truth import Inputs
+
+__all__ = ["PRODUCTS", "Rounded", "logit_operands", "rounded_products", "times"]
+
+
+class Rounded(NamedTuple):
+    """What is done to the operands of a product, the left one and the right one, before it is taken."""
+
+    left: Rounding = same
+    right: Rounding = same
+
+
+PRODUCTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "dv": ("P", "dO", ("dv",)),
+    "dq": ("dS", "K", ("dq",)),
+    "dk": ("dS", "Q", ("dk",)),
+    "dp": ("dO", "V", ("dq", "dk", "dbias", "drelative_bias")),
+    "logits": ("Q", "K", ("lse", "o", "dq", "dk", "dv", "dbias", "drelative_bias")),
+    "o": ("P", "V", ("o",)),
+}
+"""By a product its operands, and the outputs that it reaches."""
+_NAMES = {"dv": "dV", "dq": "dQ", "dk": "dK", "dp": "dP", "logits": "the logits", "o": "O"}
+
+
+def rounded_products(dtype: str) -> Iterator[tuple[str, Rounded, str, str]]:
+    """Products, what is done to their operands, words, and how they are rounded; both operands first, as a matrix unit takes them.
+
+    Args:
+        dtype: of the operands: those of 16 bits are none of tf32.
+    """
+    roundings = dict(NARROW)
+    if dtype == "fp32":  # which is cut off to as many bits by tf32 as by fp16
+        del roundings["truncated to fp16"]
+        roundings = {"rounded to tf32": to_dtype("tf32"), "truncated to tf32": truncated("tf32"), **roundings}
+    for how, rounding in roundings.items():
+        for name, (left, right, _) in PRODUCTS.items():
+            yield (
+                name,
+                Rounded(rounding, rounding),
+                f"{left} and {right} {how} in the product that makes {_NAMES[name]}",
+                how,
+            )
+    for how, rounding in roundings.items():
+        for name, (left, right, _) in PRODUCTS.items():
+            for words, found in ((left, Rounded(left=rounding)), (right, Rounded(right=rounding))):
+                yield name, found, f"{words} {how} in the product that makes {_NAMES[name]}", how
+
+
+def times(name: str, left: Tensor, right: Tensor, steps: Steps) -> Tensor:
+    """The product of that name."""
+    found = steps.inside.get(name)
+    return left @ right if found is None else found.left(left) @ found.right(right)
+
+
+def logit_operands(inputs: Inputs, steps: Steps) -> Inputs:
+    """The problem with Q and K as they meet in the logits."""
+    found = steps.inside.get("logits")
+    return inputs if found is None else replace(inputs, q=found.left(inputs.q), k=found.right(inputs.k))
