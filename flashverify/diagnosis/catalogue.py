@@ -27,6 +27,7 @@ from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.hidden_maximum import HIDDEN_MAXIMUM
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
+from flashverify.diagnosis.hypotheses.local_windows import LOCAL_WINDOWS
 from flashverify.diagnosis.hypotheses.lse import LSE
 from flashverify.diagnosis.hypotheses.lse_stores import LSE_STORES
 from flashverify.diagnosis.hypotheses.masking import MASKING
@@ -61,6 +62,7 @@ from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
 from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.walks import WALKS
+from flashverify.diagnosis.hypotheses.wide_integers import WIDE_INTEGERS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
 from flashverify.diagnosis.hypotheses.wiring import WIRING
 from flashverify.diagnosis.hypotheses.wiring_of_rows import WIRING_OF_ROWS
@@ -77,6 +79,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *BANDS,
     *ALIGNMENT,
     *WINDOW_SIDES,
+    *LOCAL_WINDOWS,
     *TREES,
     *TREE_PARENTS,
     *PATTERNS,
@@ -90,6 +93,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *LENGTHS,
     *PACKED_PLACES,
     *LENGTHS_OF_OTHERS,
+    *WIDE_INTEGERS,
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,

@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 
     Lengths = Callable[[Tensor, Tensor], Tensor]
 
-__all__ = ["LENGTHS_OF_OTHERS", "banded"]
+__all__ = ["LENGTHS_OF_OTHERS", "banded", "changed_lengths"]
 
 
 def _rows(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
     """Other numbers of rows `[B]`, a function of those of rows and keys; the diagonal moves with them, or does not."""
-    return _changed(change, "query_lengths")
+    return changed_lengths(change, "query_lengths")
 
 
 def _keys(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
     """Other numbers of keys, likewise."""
-    return _changed(change, "key_lengths")
+    return changed_lengths(change, "key_lengths")
 
 
-def _changed(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternative]]:
+def changed_lengths(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternative]]:
+    """Other `query_lengths` or `key_lengths`, `[B]`, a function of those of rows and keys; the diagonal moves with them, or does not."""
+
     def build(scene: Scene) -> Iterator[Alternative]:
         case, at, mask = scene.case, scene.at, scene.case.mask
         if mask.packed is not None or (mask.key_lengths is None and mask.query_lengths is None):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Move = Callable[[Scene, str, Tensor], Tensor | None]
     """Of a scene, an operand's name and its tensor `[B, H, S, D]`, that tensor as it is read; None where that is as declared by nature."""
 
-__all__ = ["of_channels", "of_places"]
+__all__ = ["at_keys", "of_channels", "of_places"]
 
 _PAIRS = (1, 2, 4, 8, 16, 32)
 _CHANNELS = (8, 16, 32, 64, 128)
@@ -59,6 +59,11 @@ def of_places() -> Iterator[tuple[str, Move]]:
             yield words.format(what), partial(_axis, place=place, axis=axis)
     for words, member in _MEMBERS:
         yield words, partial(_of_group, member=member)
+
+
+def at_keys(place: Place) -> Move:
+    """The operand of other keys, or of other rows of Q, by their numbers within the sequence."""
+    return partial(_line, place=place)
 
 
 def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,8 +14,11 @@ from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.expected import explains
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.fresh import tested_on
-from flashverify.diagnosis.readings.operand_maps import of_channels, of_places
+from flashverify.diagnosis.readings.learned_places import learned_places
+from flashverify.diagnosis.readings.moved_channels import channels_in_effect
+from flashverify.diagnosis.readings.operand_maps import at_keys, of_channels, of_places
 from flashverify.diagnosis.readings.said import ON_FAILING, Said
+from flashverify.diagnosis.readings.weights.means import mean_of_v
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     Given = Callable[[Scene], dict[str, Tensor] | None]
     """The operands that a subject reads otherwise than declared; None where that is as declared."""
 
-__all__ = ["operands_in_effect"]
+__all__ = ["operands_in_effect", "values_alone"]
 
 _FEWEST = 3
 """Failing cases on which a sentence holds at least."""
@@ -41,6 +45,16 @@ _OPERANDS: tuple[tuple[str, ...], ...] = (("v",), ("k",), ("k", "v"), ("q",))
 class _Model(NamedTuple):
     words: str
     given: Given
+
+
+def values_alone(trials: Trials, scenes: list[Scene]) -> list[Said]:
+    """Of which channels and keys V is read, where O alone is wrong and the LSE counts the declared keys; empty where nothing that right cases bear says so."""
+    if not scenes or any("o" not in scene.failures or "lse" in scene.failures for scene in scenes):
+        return []
+    if any("lse" not in scene.outputs for scene in scenes):
+        return []
+    said = channels_in_effect(trials, scenes) or mean_of_v(trials, scenes)
+    return said or [each for each in operands_in_effect(trials, scenes) if not each.part]
 
 
 def operands_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -58,7 +72,8 @@ def operands_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     right = [scene for scene in trials.scenes.values() if not scene.failures and "o" in scene.right]
     ordered, contradicted = sorted(scenes, key=lambda scene: work(scene.case)), ""
     operands = [names for names in _OPERANDS if not told or (names == ("v",)) == of_v]
-    for model in _models(scenes[0], operands):
+    models = _models(scenes[0], operands)
+    for model in chain(models, _learned(trials, scenes) if of_v else ()):
         if not trials.within():
             break
         if not all(_near(scene, model) for scene in ordered):
@@ -89,6 +104,13 @@ def _models(scene: Scene, operands: list[tuple[str, ...]]) -> Iterator[_Model]:
             if names in (("k",), ("q",)) and shares(scene.case):
                 part = f"the channels of {subject} beyond those of V"
                 yield _Model(f"{part} are {words}", partial(_changed, name=names[0], change=change, rest=True))
+
+
+def _learned(trials: Trials, scenes: list[Scene]) -> Iterator[_Model]:
+    """Keys of V that the weights in effect of the case with the most keys suggest."""
+    most = max(scenes, key=lambda scene: scene.case.seq_k)
+    for words, place in learned_places(trials, most):
+        yield _Model(f"V is read of {words}", partial(_moved, names=("v",), move=at_keys(place)))
 
 
 def _moved(
