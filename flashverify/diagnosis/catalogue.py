@@ -36,6 +36,7 @@ from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
+from flashverify.diagnosis.hypotheses.padded_tables import PADDED_TABLES
 from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
 from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
@@ -92,6 +93,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *PAGE_LENGTHS,
     *LENGTHS,
     *PACKED_PLACES,
+    *PADDED_TABLES,
     *LENGTHS_OF_OTHERS,
     *WIDE_INTEGERS,
     *TERMS,
