@@ -1,6 +1,7 @@
 """Defects of windows that are another kind of local attention, of 64-bit integers and of padded tables, planted in `planted.Plain`."""
 
 import dataclasses
+import itertools
 
 import torch
 
@@ -58,8 +59,8 @@ class PaddedBias(packed()):
 
 def padded(problem):
     cu = problem.case.mask.packed.cu_q
-    longest = max(b - a for a, b in zip(cu, cu[1:], strict=False))
-    rows = [s * longest + i for s, (a, b) in enumerate(zip(cu, cu[1:], strict=False)) for i in range(b - a)]
+    longest = max(b - a for a, b in itertools.pairwise(cu))
+    rows = [s * longest + i for s, (a, b) in enumerate(itertools.pairwise(cu)) for i in range(b - a)]
     rows += range(len(rows), problem.case.seq_q)
     return torch.tensor(rows).clamp(max=problem.case.seq_q - 1)
 
