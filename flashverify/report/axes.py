@@ -67,7 +67,7 @@ class Axes:
     heads: tuple[int, int, int] = (1, 1, 1)
 
     def regime_of(self, output: str, index: tuple[int, ...]) -> str:
-        """The regime of an element of an output; `MIXED` for one that sums over heads or batch entries of several, and for one unknown here."""
+        """The regime of an element of an output; `MIXED` for one that sums over heads or batch entries of several, and for one unknown here or outside of the case."""
         if not self.regimes or output not in OUTPUTS:
             return self.regime
         spec, (heads_q, heads_kv, stored) = output_spec(output), self.heads
@@ -77,8 +77,10 @@ class Axes:
             return self.regime
         if batch is None or head is None or spec.optional:
             return self.regime if len(set(self.regimes)) > 1 else self.regimes[0]
-        number = index[head] * stored // (heads_q if of_kv is None else heads_kv)
-        return self.regimes[index[batch] * stored + number]
+        heads = heads_q if of_kv is None else heads_kv
+        if not (0 <= index[head] < heads and 0 <= index[batch] * stored < len(self.regimes)):
+            return self.regime
+        return self.regimes[index[batch] * stored + index[head] * stored // heads]
 
 
 _UNREADABLE = Axes("unreadable case", -1, "unreadable case", "unreadable case", 0, 0)

@@ -91,6 +91,9 @@ MIXED = "fv1 batch=2 heads_q=4 heads_kv=2 seq_q=9 seq_k=9 regime=ties,zeros,over
         ("dv", (1, 1, 0, 0), "ties"),
         ("dsink", (0,), "mixed"),
         ("o", (), "mixed"),
+        ("o", (2, 0, 0, 0), "mixed"),
+        ("o", (0, 4, 0, 0), "mixed"),
+        ("dk", (0, -1, 0, 0), "mixed"),
         ("output of another version", (0, 1, 0, 0), "mixed"),
     ],
 )
