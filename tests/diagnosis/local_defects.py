@@ -108,6 +108,11 @@ DEFECTS = [
         FORWARD + "batch=3 causal=top-left prefix=3,4,2",
         given(prefix_lengths=lambda p: halves(p.prefix_lengths)),
     ),
+    (
+        "key-lengths-cut",
+        FORWARD.replace("seq_k=7", "seq_k=40") + "batch=2 klen=36,20",
+        given(key_lengths=lambda p: None if p.key_lengths is None else p.key_lengths.clamp(max=32)),
+    ),
     ("page-table-of-64-bits", PAGED, paged(half_of)),
     ("bitmap-of-padded-rows", PACKED + "bitmap=128,3", PaddedBits),
     ("bias-of-padded-rows", PACKED + "bias=full", PaddedBias),

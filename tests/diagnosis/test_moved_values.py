@@ -1,10 +1,16 @@
 """What a reading says of V where the weights are right: channels and keys in another order, a mean that is missing; and of an LSE without a mean of K."""
 
+import math
+
 import pytest
 import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.readings import readings
+from flashverify.diagnosis.readings.weights.effect import effect_of
+from flashverify.diagnosis.readings.weights.gone_rows import which_are_gone
+from flashverify.diagnosis.readings.weights.lse_in_effect import Row
+from flashverify.diagnosis.readings.weights.models import DECLARED, row_shift
 from flashverify.diagnosis.trials import Trials
 from flashverify.subjects.interface import Forward
 from tests.diagnosis.planted import Plain, planted
@@ -56,6 +62,22 @@ class WithoutMean(Plain):
         return Forward(found.o, (found.lse - lacks).float(), found.saved)
 
 
+class LogOfKeys(Plain):
+    """Logits that grow with the logarithm of the number of keys."""
+
+    def scale(self, problem):
+        return problem.scale * math.log(problem.case.seq_k) / math.log(64)
+
+
+def heads_of_two(self, o, z, v, lse):
+    """No program computes the third query head and those behind it."""
+    return torch.where((torch.arange(o.shape[1]) < 2)[:, None, None], o, 0.0)
+
+
+def lse_of_two(self, lse, without_sink):
+    return torch.where((torch.arange(lse.shape[1]) < 2)[:, None], lse, -torch.inf)
+
+
 READ = [
     (
         of_keys(in_groups),
@@ -65,7 +87,7 @@ READ = [
     (of_keys(lambda j: (j - 3).clamp(min=0)), "V is read of key j - 3, at least 0"),
     (
         of_channels(lambda o: o.unflatten(-1, (-1, 8)).mT.flatten(-2)),
-        "The channels of O are laid out as [Dv / 8, 8] and stored as [8, Dv / 8]",
+        "The channels of O are those of the layout",
     ),
     (
         of_channels(first_tile),
@@ -96,6 +118,21 @@ def test_where_v_is_read_is_said(defect, words):
     found = read(lengths(), NARROW)
 
     assert said(found, words), found
+
+
+def test_a_factor_of_each_row_is_said_by_what_it_depends_on():
+    found = read(LogOfKeys(), NARROW)
+
+    assert said(found, "The scaled products are multiplied by 0.2404 times the logarithm of the number of keys"), found
+
+
+def test_rows_that_no_program_computes_are_told_by_their_place():
+    trials = Trials(planted(output=heads_of_two, lse=lse_of_two), 300)
+    texts = (NARROW.replace("heads_q=2 heads_kv=2", f"heads_q={heads} heads_kv={heads}") for heads in (3, 4, 6))
+    effects = [effect_of(trials, trials.scene(parse_case(text))) for text in texts]
+    rows = [Row(DECLARED, e, DECLARED.logits(e), row_shift(e, DECLARED).squeeze(-1)) for e in effects]
+
+    assert which_are_gone(rows) == "only in query heads from 2 on"
 
 
 def test_an_lse_without_the_mean_of_k_is_said():

@@ -114,7 +114,25 @@ def _multiples(sign: int) -> Callable[[Scene], Iterator[Alternative]]:
     return build
 
 
+_LIMITS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+"""Numbers of keys at which a length may be cut."""
+
+
+def _at_most(scene: Scene) -> Iterator[Alternative]:
+    """Numbers of keys that are cut at a number."""
+    lengths = scene.case.mask.key_lengths
+    for limit in _LIMITS if lengths is not None else ():
+        found = changed_lengths(lambda _rows, keys, most=limit: keys.clamp(max=most), "key_lengths")  # type: ignore[misc]
+        yield from (replace(each, detail=f"at most {limit}") for each in found(scene))
+
+
 LENGTHS_OF_OTHERS = (
+    Semantics(
+        name="key-lengths-cut",
+        sentence="the key lengths are cut at a number: a longer sequence is taken for one of so many keys",
+        build=_at_most,
+        one_way=True,
+    ),
     Semantics(
         name="query-lengths-of-first-sequence",
         sentence="every sequence has the number of queries of the first one",

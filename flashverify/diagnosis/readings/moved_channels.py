@@ -155,15 +155,6 @@ def _orders(first: Tensor) -> Iterator[tuple[str, Channels]]:
         )
     for words, change in of_channels():
         yield f"the channels of O are {words}", partial(_numbers_by, change=change)
-    for t in _TILES:
-        yield (
-            f"the channels of O are laid out as [{t}, Dv / {t}] and stored as [Dv / {t}, {t}]",
-            partial(_transposed, first=t, into=False),
-        )
-        yield (
-            f"the channels of O are laid out as [Dv / {t}, {t}] and stored as [{t}, Dv / {t}]",
-            partial(_transposed, first=t, into=True),
-        )
     count = len(first)
     hot = torch.zeros(count, count, dtype=torch.bool)
     hot[torch.arange(count)[first >= 0], first[first >= 0]] = True
@@ -183,11 +174,3 @@ def _numbers_by(count: int, change: Callable[[Tensor], Tensor]) -> Tensor:
     made = change(torch.arange(1.0, count + 1.0))
     whole = (made == made.round()) & (made >= 1) & (made <= count)
     return torch.where(made == 0, ZERO, torch.where(whole, made - 1, count)).long()
-
-
-def _transposed(count: int, first: int, *, into: bool) -> Tensor:
-    c = torch.arange(count)
-    if count % first or count == first:
-        return c
-    rows = count // first if into else first
-    return c % rows * (count // rows) + c // rows

@@ -88,6 +88,15 @@ def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
         "those of channels half of them apart in place of neighbouring ones",
         partial(_channel, to=lambda c, d: torch.where(c < d // 2, 2 * c, 2 * c - d + 1).clamp(max=d - 1)),
     )
+    for n in (2, 4, *_CHANNELS[:3]):
+        yield (
+            f"those of the layout [D / {n}, {n}] taken for [{n}, D / {n}]",
+            partial(_channel, to=partial(_transposed, n=n, wide=False)),
+        )
+        yield (
+            f"those of the layout [{n}, D / {n}] taken for [D / {n}, {n}]",
+            partial(_channel, to=partial(_transposed, n=n, wide=True)),
+        )
     yield "those of the first channel", partial(_channel, to=lambda c, d: c * 0)
     for part, where in (
         ("the first half", lambda c, d: c < d // 2),
@@ -158,6 +167,14 @@ def _of_group(scene: Scene, name: str, x: Tensor, member: Callable[[Tensor, int]
 
 def _channel(x: Tensor, to: Callable[[Tensor, int], Tensor]) -> Tensor:
     return x[..., to(torch.arange(x.shape[-1]), x.shape[-1])]
+
+
+def _transposed(c: Tensor, count: int, n: int, *, wide: bool) -> Tensor:
+    """Of channels laid out as `[count / n, n]`, or as `[n, count / n]` where `wide`, those that the other one of these layouts takes for each."""
+    if count % n or count == n:
+        return c
+    rows = n if wide else count // n
+    return c % rows * (count // rows) + c // rows
 
 
 def _rolled(x: Tensor, n: int) -> Tensor:
