@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -54,7 +53,9 @@ def values_alone(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if any("lse" not in scene.outputs for scene in scenes):
         return []
     said = channels_in_effect(trials, scenes) or mean_of_v(trials, scenes)
-    return said or [each for each in operands_in_effect(trials, scenes) if not each.part]
+    if said or not tested_on(scenes) or len(scenes) < _FEWEST:
+        return said
+    return [each for each in _first_that_fits(trials, scenes, _learned(trials, scenes)) if not each.part]
 
 
 def operands_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -69,11 +70,15 @@ def operands_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
         return []
     told = all("lse" in scene.outputs for scene in scenes)
     of_v = told and all("lse" not in scene.failures for scene in scenes)
+    operands = [names for names in _OPERANDS if not told or (names == ("v",)) == of_v]
+    return _first_that_fits(trials, scenes, _models(scenes[0], operands))
+
+
+def _first_that_fits(trials: Trials, scenes: list[Scene], models: Iterator[_Model]) -> list[Said]:
+    """The first model that makes the O and LSE of all cases and no right case wrong; else one that right cases contradict."""
     right = [scene for scene in trials.scenes.values() if not scene.failures and "o" in scene.right]
     ordered, contradicted = sorted(scenes, key=lambda scene: work(scene.case)), ""
-    operands = [names for names in _OPERANDS if not told or (names == ("v",)) == of_v]
-    models = _models(scenes[0], operands)
-    for model in chain(models, _learned(trials, scenes) if of_v else ()):
+    for model in models:
         if not trials.within():
             break
         if not all(_near(scene, model) for scene in ordered):
