@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import Mask, Packed, drawn_anew
+from flashverify.diagnosis.decoding_cases import decoded
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ _WIDE = 60
 """Keys that are added to a side of a window, so that a row sees several tiles."""
 _STEEP = ((8.0, 24, 2), (256.0, 40, 1))
 """Times the usual scale, with rows and keys that are added, under which weights are near 0 and near 1, and an LSE is far from 0 on both sides."""
-
-
-_DECODED = ((1, 0, 1, 1, 0, 1), (1, 1, 0, 1), (0, 1, 1), (1, 1, 1))
-"""Rows of sequences as a step of decoding has them."""
 
 
 def variants(subject: Subject, case: Case) -> Iterator[Case]:
@@ -133,7 +130,7 @@ def _candidates(case: Case) -> Iterator[Case | None]:
     heads: dict[str, Any] = {"heads_q": 2 * group, "heads_kv": 2} if case.heads_kv == 1 else {}
     for number, (rows, keys) in enumerate(_SIZES):
         if number == 1:
-            yield from _decoded(case)
+            yield from decoded(case)
             yield from _with_short_sequences(case)
         yield grown(case, rows, keys, regime=regime, seed=case.values.seed + 8 * number + 8)
         if number == 0:  # a side of one size may stand for another side, or for a causal mask
@@ -167,20 +164,6 @@ def _with_larger_groups(case: Case) -> Iterator[Case | None]:
     rows, keys = _SIZES[1]
     for members in (4, 5) if group > 1 else ():
         yield grown(case, rows, keys, regime="normal", seed=51 + members, heads_q=members * case.heads_kv)
-
-
-def _decoded(case: Case) -> Iterator[Case | None]:
-    """Cases of several sequences of one row or none, where `case` has no longer one: decoding has kernels of its own."""
-    packed = case.mask.packed
-    if packed is None or case.mask.tree is not None or max((q for q, _ in packed.lengths()), default=0) != 1:
-        return
-    for seed, rows in enumerate(_DECODED):
-        cu_q = (0, *accumulate(rows))
-        cu_k = (0, *accumulate(6 + 3 * n + 5 * seed for n in range(len(rows))))
-        mask = replace(Mask(packed=Packed(cu_q, cu_k)), causal=case.mask.causal, window=case.mask.window)
-        mask = replace(mask, window_alignment=case.mask.window_alignment)
-        values = replace(case.values, regime="normal", seed=71 + seed, edits=())
-        yield _made(case, seq_q=cu_q[-1], seq_k=cu_k[-1], mask=mask, values=values)
 
 
 def _with_short_sequences(case: Case) -> Iterator[Case | None]:
