@@ -154,15 +154,18 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
             exact=(lambda: truth.exact(name)) if mode == STRICT else None,
         )
 
-    def judge(asked: list[Asked]) -> list[Comparison]:
-        questions = [question(*each) for each in asked]
-        if statistics:
-            return compare_outputs(questions)
-        return [each.answer_if_wrong() for each in questions]
+    waiting: list[Asked] = [(n, END_TO_END, *pair, None) for n, pair in truth.forward().items() if n in outputs]
+    waiting += [("o", STRICT, *pair, None) for pair in truth.strict().values() if "o" in outputs]
+    comparisons: list[Comparison] = []
 
-    of_forward: list[Asked] = [(n, END_TO_END, *pair, None) for n, pair in truth.forward().items() if n in outputs]
-    of_forward += [("o", STRICT, *pair, None) for pair in truth.strict().values() if "o" in outputs]
-    comparisons = judge(of_forward)
+    def judge(asked: list[Asked]) -> list[Comparison]:
+        """The comparisons of what is asked; with the first of these come those of the forward, which cost a GPU less so."""
+        before, waiting[:] = list(waiting), []
+        questions = [question(*each) for each in (*before, *asked)]
+        found = compare_outputs(questions) if statistics else [each.answer_if_wrong() for each in questions]
+        comparisons.extend(found[: len(before)])
+        return found[len(before) :]
+
     if inputs.do is not None:
         first: tuple[list[Comparison], list[Comparison]] | None = None
         for reading in truth.readings:
@@ -182,6 +185,7 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
             warnings.append(doubt)
         else:
             comparisons += found[1]
+    judge([])
     broken: tuple[Verdict, ...] = ()
     promised = 0
     if contract.modifiers_saturate and not taint:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.outputs import rows_reach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -34,25 +34,25 @@ def compared_gradients(
     beside what the errors of a right O and LSE add (docs/bounds.md, sections 8 to 12).
     """
 
-    def end_to_end() -> list[Asked]:
-        pairs = truth.backward().items()
-        return [(name, END_TO_END, value, bound, None) for name, (value, bound) in pairs if name in outputs]
+    def end_to_end(pairs: Mapping[str, tuple[torch.Tensor, OutputBound]]) -> list[Asked]:
+        return [(name, END_TO_END, value, bound, None) for name, (value, bound) in pairs.items() if name in outputs]
 
     if "lse" not in outputs or not conditional:
-        return judge(end_to_end()), []
-    whole = [] if implied else end_to_end()
+        return judge(end_to_end(truth.backward())), []
     o, lse, bad = finite_stored(outputs["o"], outputs["lse"], truth)
+    exact, of_stored = ({}, truth.given(o, lse)) if implied else truth.in_both_modes(o, lse)
+    whole = end_to_end(exact)
     lost = {} if bad is None else rows_reach(bad, problem)
     asked = [
         (name, mode, value, bound, lost.get(name))
-        for mode, found in zip((CONDITIONAL, STRICT), truth.given(o, lse), strict=True)
+        for mode, found in zip((CONDITIONAL, STRICT), of_stored, strict=True)
         for name, (value, bound) in found.items()
         if name in outputs
     ]
     found = judge([*whole, *asked])
     first, given = found[: len(whole)], found[len(whole) :]
     if implied and (bad is not None or not given or any(comparison.verdicts for comparison in given)):
-        first = judge(end_to_end())
+        first = judge(end_to_end(truth.backward()))
     return first, given
 
 

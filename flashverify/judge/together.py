@@ -13,7 +13,7 @@ from flashverify.judge.compare import Comparison, compare_output, plainly_right,
 from flashverify.judge.summary import unravel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import torch
 
@@ -67,11 +67,28 @@ class Question:
 
 def compare_outputs(questions: Sequence[Question]) -> list[Comparison]:
     """What `compare_output` says of each: together where they are of a GPU and fit a table."""
-    sizes = [question.got.numel() for question in questions]
-    fits = len(sizes) >= _FEWEST and min(sizes) > 0 and max(sizes) <= _MOST and len(sizes) * max(sizes) <= _TABLE
-    if not fits or not all(question.got.is_cuda for question in questions):
-        return [question.answer() for question in questions]
-    return compared_in_one_table(questions)
+    found: list[Comparison] = []
+    for group in _tables(questions):
+        found += compared_in_one_table(group) if len(group) >= _FEWEST else [question.answer() for question in group]
+    return found
+
+
+def _tables(questions: Sequence[Question]) -> Iterator[list[Question]]:
+    """Questions one after the other that fit a table; one that fits none is alone."""
+    group: list[Question] = []
+    longest = 0
+    for question in questions:
+        size = question.got.numel()
+        fits = 0 < size <= _MOST and question.got.is_cuda
+        if group and not (fits and (len(group) + 1) * max(longest, size) <= _TABLE):
+            yield group
+            group, longest = [], 0
+        group, longest = [*group, question], max(longest, size)
+        if not fits:
+            yield group
+            group, longest = [], 0
+    if group:
+        yield group
 
 
 def compared_in_one_table(questions: Sequence[Question]) -> list[Comparison]:

@@ -192,14 +192,23 @@ class BoundInputs:
         if self._only is not None:
             yield self._only
             return
-        B, Hkv, group, Sq = self.q.shape[:4]
-        step = max(1, self.chunk_elements // max(1, B * Hkv * group * self.shape.Sk))
+        Sq, step = self.shape.Sq, self._rows_of_chunk
         if step >= Sq:
             self._only = self._chunk(slice(0, Sq))
             yield self._only
             return
         for start in range(0, Sq, step):
             yield self._chunk(slice(start, min(start + step, Sq)))
+
+    @property
+    def _rows_of_chunk(self) -> int:
+        B, Hkv, group = self.q.shape[:3]
+        return max(1, self.chunk_elements // max(1, B * Hkv * group * self.shape.Sk))
+
+    @property
+    def undivided(self) -> bool:
+        """Whether one chunk holds all rows."""
+        return self._rows_of_chunk >= self.shape.Sq
 
     def _pairs(self, x: Pairs, rows: slice) -> Tensor:
         """A value of every pair of some rows, `[G, M, N]` in its own dtype."""

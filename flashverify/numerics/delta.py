@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +17,17 @@ if TYPE_CHECKING:
     from flashverify.numerics.coefficients import Coefficients
     from flashverify.numerics.gradients import Gradient, State
     from flashverify.numerics.result import ForwardBounds
+    from flashverify.numerics.starting import OffBy
 
-__all__ = ["delta_of_output", "delta_of_weights", "error_of_o", "flushed_delta", "stored_delta", "weights_underflow"]
+__all__ = [
+    "StoredDelta",
+    "delta_of_output",
+    "delta_of_weights",
+    "error_of_o",
+    "flushed_delta",
+    "stored_delta",
+    "weights_underflow",
+]
 
 
 def error_of_o(problem: BoundInputs, o: Tensor, forward: ForwardBounds | None, *, stored: bool) -> Tensor | None:
@@ -39,20 +49,23 @@ def error_of_o(problem: BoundInputs, o: Tensor, forward: ForwardBounds | None, *
     return o.double().abs() * out.u + out.eta if source == "o_fp32" and out.narrow else None
 
 
-def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: Tensor | None) -> Tensor:
+def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: OffBy | None) -> Tensor:
     """Error of rowsum(dO * O), `[G, M, 1]`; `B_o` is how far O may be off, or None."""
     delta = s.Adelta * ((Dv + 1) * c.u) + Dv * c.w
     if B_o is not None:
-        delta = delta + (g.ado * B_o).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
+        delta = delta + (g.ado * B_o.size).sum(-1, keepdim=True) * (1 + (Dv + 1) * c.u)
     return delta + flushed_delta(c, g, s, B_o) if c.flush else delta
 
 
-def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: Tensor | None) -> Tensor | float:
+def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: OffBy | None) -> Tensor | float:
     """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`, or 0."""
     if not c.flush:
         return 0.0
     size = s.o.abs()
-    small = ((size if B_o is None else size - B_o) < c.flush) & (B_o is not None or size > 0)
+    small = (size if B_o is None else size - B_o.size) < c.flush
+    if B_o is None or B_o.exact is not None:
+        some = size > 0  # where O is the very number
+        small = small & (some if B_o is None or B_o.exact is None else ~B_o.exact | some)
     lost = torch.where(small, g.ado, 0.0).sum(-1, keepdim=True) * c.flush
     return lost if g.small_do is None else lost + (g.small_do * size).sum(-1, keepdim=True)
 
@@ -85,12 +98,22 @@ def weights_underflow(c: Coefficients, chunk: Chunk, g: Gradient) -> Tensor:
     return chunk.n * (flushed + c.w) + c.w * chunk.mask(g.AdP).sum(-1, keepdim=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredDelta:
+    """What a returned delta holds, its B and E64, and its trivial range, `[G, M, 1]`."""
+
+    value: Tensor
+    bound: Tensor
+    own: Tensor
+    trivial: Tensor
+
+
 def stored_delta(
     problem: BoundInputs, c: Coefficients, c64: Coefficients, dlse: Tensor | None, delta: Tensor, B: Tensor, E: Tensor, trivial: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """What a returned delta holds, its B and E64 and its trivial range: dLSE, where it was subtracted, costs one more rounding."""
+) -> StoredDelta:  # fmt: skip
+    """Of a delta, its B and E64 and its trivial range, what is returned: dLSE, where it was subtracted, costs one more rounding."""
     if dlse is None or problem.form.stored_delta == "plain":
-        return delta, B, E, trivial
+        return StoredDelta(value=delta, bound=B, own=E, trivial=trivial)
     stored = delta - dlse
     B, E = (x + (stored.abs() + x) * y.u + 2 * y.w for x, y in ((B, c), (E, c64)))
-    return stored, B, E, trivial + dlse.abs() + 4 * c.w
+    return StoredDelta(value=stored, bound=B, own=E, trivial=trivial + dlse.abs() + 4 * c.w)

@@ -14,6 +14,7 @@ from flashverify.numerics.exponential import exp_
 from flashverify.numerics.flushing import CAST, flushed_operand, flushed_products
 from flashverify.numerics.known_absent import nowhere, without
 from flashverify.numerics.logits import TanhError, logit_error
+from flashverify.numerics.starting import OffBy
 from flashverify.numerics.truncation import inexact_dots, truncated_gradients
 
 __all__ = ["CLAMP", "Cores", "Gradient", "State", "gradient_errors", "gradient_of"]
@@ -46,7 +47,7 @@ class Gradient:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """What B and E64 have in common in one chunk of one mode."""
+    """What B and E64 have in common in one chunk of one mode, or of several side by side."""
 
     o: Tensor
     L: Tensor
@@ -113,20 +114,20 @@ def gradient_errors(
     chunk: Chunk,
     g: Gradient,
     s: State,
-    B_o: Tensor | None,
+    B_o: OffBy | None,
     B_L: Tensor | None,
+    base: float | Tensor,
     prescale: str,
 ) -> Cores:
-    """Errors of delta and of the three gradients before their finalisation; B_o and B_L are None in the conditional mode."""
+    """Errors of delta and of the three gradients before their finalisation; B_o, B_L and base are those of a `Start`, or of its E64."""
     sc, Dv = c.grad_scale, chunk.v.shape[-1]
     theta, rows, tanh_error = logit_error(c, chunk, prescale, backward=not c.weights_kept)
     offset = c.theta_bwd + rows
-    base = c.base_bwd_conditional if B_L is None else c.base_bwd
-    if base:
+    if torch.is_tensor(base) or base:
         offset = offset + s.L.abs() * base
     if B_L is not None:
         offset = offset + B_L
-    theta.add_(s.R.abs(), alpha=c.gap).add_(offset)
+    theta = torch.add(theta, s.R.abs(), alpha=c.gap).add_(offset)
     Pe = exp_(torch.add(s.R, theta).clamp_(max=CLAMP))
     BP = torch.expm1(-theta).neg_().mul_(Pe)  # P expm1(theta)
     chunk.add_visible(BP, c.w)
@@ -142,7 +143,7 @@ def gradient_errors(
     E = torch.mul(g.AdP, c.dot_v)
     if c.truncation is not None and chunk.kept is None and not c.dp_delta:
         E.mul_(inexact_dots(c.truncation, g.do, chunk.v, g.AdP))
-    E = (E if chunk.kept is None else E.mul_(chunk.kept)).add_(row_E)
+    E = (E if chunk.kept is None else E.mul_(chunk.kept)) + row_E
     if c.flush and g.flushed_dp is not None:
         E.add_(g.flushed_dp)
     if c.u_dp:

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from flashverify.numerics.chunk import Chunk
 
 __all__ = ["hull_of_rows"]
+
+_TABLE = 1 << 23
+"""Elements of the runs of keys that are held at once."""
 
 
 def hull_of_rows(chunk: Chunk, o: Tensor, shared: Tensor, wide: Tensor) -> Tensor:
@@ -37,28 +42,44 @@ def _range_of_rows(chunk: Chunk) -> tuple[Tensor, Tensor]:
     known = chunk.cache.get("range of rows")
     if isinstance(known, tuple):
         return known
-    assert chunk.vis is not None
-    N = chunk.vis.shape[-1]
-    first = chunk.vis.argmax(-1)
-    last = N - 1 - chunk.vis.flip(-1).argmax(-1)
-    span = (last - first + 1).masked_fill_(chunk.empty.squeeze(-1), 0)
-    shape = (*first.shape, chunk.v.shape[-1])
-    top, low = chunk.v.new_full(shape, -torch.inf), chunk.v.new_full(shape, torch.inf)
-    runs_top = runs_low = chunk.v
-    width = 1
-    while True:
-        here = (span >= width) & (span < 2 * width)
-        if bool(here.any()):
-            group, row = here.nonzero(as_tuple=True)
-            begin, end = first[here], last[here] - width + 1
-            top[group, row] = torch.maximum(runs_top[group, begin], runs_top[group, end])
-            low[group, row] = torch.minimum(runs_low[group, begin], runs_low[group, end])
-        if 2 * width > N:
-            break
-        runs_top = torch.maximum(runs_top[:, :-width], runs_top[:, width:])
-        runs_low = torch.minimum(runs_low[:, :-width], runs_low[:, width:])
-        width *= 2
+    vis, empty = chunk.vis, chunk.empty
+    assert vis is not None
+    G, _, N = vis.shape
+    first = vis.argmax(-1)
+    last = N - 1 - vis.flip(-1).argmax(-1)
+    reach = (last - first).masked_fill_(empty.squeeze(-1), 0)
+    longest = N if reach.is_cuda else int(reach.max()) + 1  # a GPU is not waited for
+    power = torch.frexp(reach.double().add_(1)).exponent.long() - 1
+    width = 1 << power
+    group = torch.arange(G, device=vis.device).unsqueeze(-1)
+    begin = G * (power * (N + 1) + 1 - width) + group * (N + 1 - width)  # runs of half that width and less stand before
+    runs = torch.stack((begin + first, begin + last + 1 - width))
+    parts = torch.split(chunk.v, max(1, _TABLE // max(1, G * N * N.bit_length())), -1)
+    top, low = (
+        torch.cat([_over_runs(larger, part, runs, longest) for part in parts], -1)
+        for larger in (torch.maximum, torch.minimum)
+    )
+    top, low = top.masked_fill_(empty, -torch.inf), low.masked_fill_(empty, torch.inf)
     if chunk.sink is not None or chunk.kept is not None:
         top, low = (top * chunk.factor).clamp_(min=0.0), (low * chunk.factor).clamp_(max=0.0)
     chunk.cache["range of rows"] = top, low
     return top, low
+
+
+def _over_runs(larger: Callable[[Tensor, Tensor], Tensor], v: Tensor, runs: Tensor, longest: int) -> Tensor:
+    """`[G, M, C]`: the larger one, as `larger` has it, of two runs of keys of each row.
+
+    Args:
+        larger: Of two tensors.
+        v: `[G, N, C]`.
+        runs: `[2, G, M]` place of each run in the list of all: runs of one key, of two, of four, in each group by their first key.
+        longest: No run is longer.
+    """
+    all_runs, width = [v], 1
+    while 2 * width <= longest:
+        shorter = all_runs[-1]
+        all_runs.append(larger(shorter[:, :-width], shorter[:, width:]))
+        width *= 2
+    table = torch.cat([x.reshape(-1, v.shape[-1]) for x in all_runs])
+    one, other = table[runs]
+    return larger(one, other)

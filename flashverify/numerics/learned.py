@@ -13,9 +13,8 @@ from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
 from flashverify.numerics.gradients import Cores
 from flashverify.numerics.overflow import Exempt
-from flashverify.numerics.result import OutputBound, finish
 
-__all__ = ["PairTerms", "bias_bound", "joined_bias", "learned_bound", "onto_bias", "sum_error"]
+__all__ = ["PairTerms", "bias_terms", "joined_bias", "learned_terms", "onto_bias", "sum_error"]
 
 
 def _four(shape: torch.Size) -> torch.Size:
@@ -112,8 +111,10 @@ def joined_bias(problem: BoundInputs, shape: torch.Size, parts: Sequence[PairTer
     return PairTerms.join(parts, add=_four(shape)[2] == 1 and problem.shape.Sq != 1)
 
 
-def bias_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tensor, terms: PairTerms) -> OutputBound:
-    """The bound of a bias's gradient from its joined terms: `sum B_dS + (n - 1) u sum |dS|`, then the rounding of the output.
+def bias_terms(
+    problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tensor, terms: PairTerms
+) -> tuple[Tensor, ...]:
+    """What `finish` takes of a bias's gradient, from its joined terms: `sum B_dS + (n - 1) u sum |dS|`, then the rounding of the output.
 
     Args:
         problem: The problem.
@@ -123,7 +124,7 @@ def bias_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tens
         terms: Of all chunks.
 
     Returns:
-        The bound, in the bias's shape. Elements that no visible pair reaches are exact.
+        Tensors in the bias's shape. Elements that no visible pair reaches are exact.
     """
     B, Hkv, group, Sq = problem.q.shape[:4]
     n = B * Hkv * group * Sq * problem.shape.Sk // max(1, y.numel())
@@ -132,7 +133,7 @@ def bias_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tens
     core = terms.error.reshape(y.shape) + size * (sum_error(n, c.u) + c.u_dbias) + n * (c.w + c.eta_dbias)
     core64 = terms.self_error.reshape(y.shape) + size * sum_error(n, c64.u) + n * c64.w
     out = FORMATS[problem.form.grad_dtype or problem.dtype]
-    return learned_bound(
+    return learned_terms(
         y, core, core64, exact=(terms.visible.reshape(y.shape) == 0) & (exempt == 0), exempt=(exempt > 0) | (size >= OVERFLOW_FP32) | over,
         trivial=terms.trivial.reshape(y.shape) + 2 * n * (c.w + c.eta_dbias) + 2 * c.eta_grad, out=out,
     )  # fmt: skip
@@ -144,11 +145,11 @@ def sum_error(n: int, u: float) -> float:
     return t / (1 - min(t, 0.5))
 
 
-def learned_bound(
+def learned_terms(
     y: Tensor, core: Tensor, core64: Tensor, *, exact: Tensor, exempt: Tensor, trivial: Tensor, out: Format
-) -> OutputBound:
-    """The bound of a sum before its rounding to `out` from its errors for B and E64."""
+) -> tuple[Tensor, ...]:
+    """What `finish` takes, in its order, of a sum that is rounded to `out`, from its errors for B and E64 before that."""
     size = y.abs().double()
     after = core + (size + core) * out.u + out.eta
     after64 = core64 * (1 + 2.0**-52) + size * 2.0**-53
-    return finish(y.double(), core, after, after64, exact=exact, exempt=exempt, trivial=trivial, out=out)
+    return y.double(), core, after, after64, exact, exempt, trivial

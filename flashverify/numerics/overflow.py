@@ -107,7 +107,7 @@ def overflow_domain(
         hidden = hidden | bad.any(-2, keepdim=True)
         reach_k = hidden
         if not nowhere(row):
-            reach_k = hidden | _visible(chunk, row.expand_as(g.AdP)).any(-2).unsqueeze(-1)
+            reach_k = hidden | _visible(chunk, row.expand(*row.shape[:-1], g.AdP.shape[-1])).any(-2).unsqueeze(-1)
     else:
         reach_k = row.any(-2, keepdim=True)
         hidden = hidden | reach_k
@@ -138,7 +138,7 @@ def overflow_domain(
         dk=reach_k | over_col | acc_k | hidden,
         dv=reach_v | (P_col >= limit_p).unsqueeze(-1) | acc_v,
         hidden=hidden,
-        hidden_v=reach_v.expand_as(hidden),
+        hidden_v=reach_v.expand(*reach_v.shape[:-2], *hidden.shape[-2:]),
         pairs=pairs,
         empty=lost_empty,
     )

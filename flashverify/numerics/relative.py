@@ -1,6 +1,6 @@
 """Worst-case bounds of the gradient of a relative bias, summed over the pairs of each bucket (docs/bounds.md, section 12)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -9,10 +9,9 @@ from flashverify.formats import FORMATS
 from flashverify.numerics.bound_inputs import BoundInputs, Pairs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
-from flashverify.numerics.learned import PairTerms, learned_bound
-from flashverify.numerics.result import OutputBound
+from flashverify.numerics.learned import PairTerms, learned_terms
 
-__all__ = ["onto_buckets", "table_bound"]
+__all__ = ["onto_buckets", "table_terms"]
 
 
 def onto_buckets(problem: BoundInputs, buckets: Pairs, count: int, chunk: Chunk) -> Callable[[Tensor], Tensor]:
@@ -39,26 +38,25 @@ def onto_buckets(problem: BoundInputs, buckets: Pairs, count: int, chunk: Chunk)
     return onto
 
 
-def table_bound(c: Coefficients, c64: Coefficients, y: Tensor, chunks: Sequence[PairTerms | None]) -> OutputBound:
-    """The bound of a table's gradient, fp32: `sum B_dS + (n - 1) u sum |dS|` over the n visible pairs of a bucket, in any order.
+def table_terms(c: Coefficients, c64: Coefficients, y: Tensor, terms: PairTerms) -> tuple[Tensor, ...]:
+    """What `finish` takes of a table's gradient, fp32: `sum B_dS + (n - 1) u sum |dS|` over the n visible pairs of a bucket, in any order.
 
     Args:
         c: Coefficients of the subject.
         c64: Coefficients of the oracle.
         y: The oracle's gradient, `[Hq, buckets]`.
-        chunks: The terms of each chunk.
+        terms: Of all chunks.
 
     Returns:
-        The bound. A bucket without a visible pair is exact.
+        Tensors in that shape. A bucket without a visible pair is exact.
     """
-    terms = PairTerms.join([x for x in chunks if x is not None], add=True)
     n, size, out = terms.visible, terms.size, FORMATS["fp32"]
 
     def core(error: Tensor, x: Coefficients, rounded: float, flushed: float) -> Tensor:
         grown = (n - 1).clamp(min=0.0) * x.u
         return error + size * (grown / (1 - grown.clamp(max=0.5)) + rounded) + n * (x.w + flushed)
 
-    return learned_bound(
+    return learned_terms(
         y,
         core(terms.error, c, c.u_dbias, c.eta_dbias),
         core(terms.self_error, c64, 0.0, 0.0),

@@ -11,10 +11,9 @@ from flashverify.numerics.bound_inputs import BoundInputs
 from flashverify.numerics.chunk import Chunk
 from flashverify.numerics.coefficients import OVERFLOW_FP32, Coefficients
 from flashverify.numerics.gradients import CLAMP, Gradient, State
-from flashverify.numerics.learned import learned_bound, sum_error
-from flashverify.numerics.result import OutputBound
+from flashverify.numerics.learned import learned_terms, sum_error
 
-__all__ = ["SinkTerms", "sink_bound", "sink_errors", "sink_terms"]
+__all__ = ["SinkTerms", "sink_bound_terms", "sink_errors", "sink_terms"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -105,8 +104,10 @@ def _over_rows(problem: BoundInputs, x: Tensor) -> Tensor:
     return x.double().reshape(B, Hkv * group, -1).sum((0, 2))
 
 
-def sink_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tensor, terms: SinkTerms) -> OutputBound:
-    """The bound of a sink's gradient `[Hq]`, fp32, from the terms of all chunks: `sum B + (n - 1) u sum |P_s X|`, whatever the order of the sum.
+def sink_bound_terms(
+    problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tensor, terms: SinkTerms
+) -> tuple[Tensor, ...]:
+    """What `finish` takes of a sink's gradient `[Hq]`, fp32, from the terms of all chunks: `sum B + (n - 1) u sum |P_s X|`, whatever the order of the sum.
 
     Args:
         problem: The problem.
@@ -116,7 +117,7 @@ def sink_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tens
         terms: Of all chunks.
 
     Returns:
-        The bound. A head whose rows see nothing is exact.
+        Tensors in that shape. A head whose rows see nothing is exact.
     """
     bound, own = terms.of_bound, terms.of_self
     exempt = terms.exempt + bound.lost + own.lost
@@ -124,7 +125,7 @@ def sink_bound(problem: BoundInputs, c: Coefficients, c64: Coefficients, y: Tens
     core = bound.error + bound.size * sum_error(n, c.u) + n * c.w
     core64 = own.error + own.size * sum_error(n, c64.u) + n * c64.w
     single = FORMATS["fp32"]
-    return learned_bound(
+    return learned_terms(
         y, core, core64, exact=terms.seen == 0, exempt=(exempt > 0) | (bound.size >= OVERFLOW_FP32), trivial=terms.trivial + 2 * n * c.w + 2 * single.eta,
         out=single,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +17,20 @@ if TYPE_CHECKING:
     from flashverify.numerics.chunk import Chunk
     from flashverify.numerics.coefficients import Coefficients
     from flashverify.numerics.gradients import Gradient, State
+    from flashverify.numerics.starting import OffBy
 
-__all__ = ["trivial_ranges"]
+__all__ = ["TrivialRanges", "trivial_ranges"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrivialRanges:
+    """Largest magnitudes: of delta `[G, M, 1]`, X `[G, M, N]`, dQ, dK and dV."""
+
+    delta: Tensor
+    X: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
 
 
 def trivial_ranges(
@@ -26,9 +39,9 @@ def trivial_ranges(
     chunk: Chunk,
     g: Gradient,
     s: State,
-    B_o: Tensor | None,
+    B_o: OffBy | None,
     underflow: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> TrivialRanges:
     """The largest magnitudes of delta, X `[G, M, N]`, dQ, dK and dV with weights in [0, 1], and twice their errors from underflow (section 0).
 
     `|dO| max |V|` stands for delta and `|dO| |V|^T + |dO| max |V| + |dLSE|` for X; what is lost to underflow enters where the formulas of B have it.
@@ -66,4 +79,4 @@ def trivial_ranges(
             y.add_(weights @ part, alpha=2)
     if g.small_do is not None:
         dv.add_(chunk.over_kept_rows(g.small_do), alpha=2)
-    return delta, X, dq, dk, dv
+    return TrivialRanges(delta=delta, X=X, dq=dq, dk=dk, dv=dv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.host import on_cpu
-from flashverify.truth.values import gradients_of
+from flashverify.truth.gradients import gradients_of
 
 if TYPE_CHECKING:
     import torch

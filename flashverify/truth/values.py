@@ -6,28 +6,21 @@ import copy
 import dataclasses
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from flashverify.outputs import BACKWARD, INPUT_GRADIENTS
 from flashverify.truth.clock import timed
-from flashverify.truth.empty_rows import with_dlse_of_empty_rows, with_sink_as_lse
+from flashverify.truth.empty_rows import with_sink_as_lse
+from flashverify.truth.gradients import Given, GradientMode, bounded, strict_pair
 
 if TYPE_CHECKING:
     import torch
 
-    from flashverify.numerics import BackwardBounds, Form, ForwardBounds, OutputBound, StrictBound
+    from flashverify.numerics import Form, ForwardBounds
+    from flashverify.truth.gradients import Found, Pairs
     from flashverify.truth.inputs import Inputs
 
-__all__ = ["Truth", "gradients_of"]
 
-
-class _Given(NamedTuple):
-    """What was last asked of a truth: the O and LSE, the oracle's gradients given them, and what `given` said; None where nothing is known but the gradients."""
-
-    o: torch.Tensor
-    lse: torch.Tensor
-    values: Any
-    found: tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]] | None
+__all__ = ["Truth"]
 
 
 class Truth:
@@ -42,7 +35,7 @@ class Truth:
         problem: as the bounds take it.
     """
 
-    _last: _Given | None = None
+    _last: Given | None = None
 
     @timed
     def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
@@ -98,23 +91,22 @@ class Truth:
         """Whether the LSE of a row that sees no key is the sink of its head."""
         return self.form.empty_row_lse == "sink" and self.inputs.sink is not None
 
-    def forward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    def forward(self) -> Pairs:
         """(value, bound) of `o` and of `lse`, the latter in the base of `form.lse_base`."""
         unit = 1.0 if self.form.lse_base == "e" else 1.0 / math.log(2.0)
         bounds = self._forward_bounds
         lse = self._forward.lse * unit, bounds.lse
         return {"o": (self._forward.o, bounds.o), "lse": with_sink_as_lse(self, *lse) if self.sums_sink else lse}
 
-    def strict(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    def strict(self) -> Pairs:
         """(value, bound) of `o` from the weights as a declared order of tiles must round them; empty where nothing is sharper so."""
-        return _strict("o", self._forward_bounds.strict)
+        return strict_pair("o", self._forward_bounds.strict)
 
-    def backward(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    def backward(self) -> Pairs:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
-        o, lse = self._forward.o, self._forward.lse
-        return self._gradients(self._oracle_gradients(o, lse), o, lse, self._forward_bounds)[0]
+        return bounded(self, [self._own_mode()])[0][0]
 
-    def widest(self) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    def widest(self) -> Pairs:
         """What `backward` gives, with the largest bound of each element over all readings of the form."""
         first, *others = (truth.backward() for truth in self.readings)
         return {name: (value, bound.united([o[name][1] for o in others])) for name, (value, bound) in first.items()}
@@ -137,7 +129,7 @@ class Truth:
         unit = 1.0 if self.form.lse_base == "e" else math.log(2.0)
         return (lse.double() * unit).masked_fill(self.empty_rows, -math.inf)
 
-    def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> dict[str, tuple[torch.Tensor, OutputBound]]:
+    def conditional(self, o: torch.Tensor, lse: torch.Tensor) -> Pairs:
         """The same, given the subject's own stored O and LSE; rows that see no key keep the oracle's.
 
         Args:
@@ -146,27 +138,47 @@ class Truth:
         """
         return self.given(o, lse)[0]
 
-    def given(
-        self, o: torch.Tensor, lse: torch.Tensor
-    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
+    def given(self, o: torch.Tensor, lse: torch.Tensor) -> Found:
         """What `conditional` gives, and beside it the strict value and bound of `dv`, empty where nothing is sharper so.
 
         Both are empty for a backward that reads neither O nor the LSE: there `backward` says everything.
         """
-        from_weights, kept = self.form.delta_from == "p", self.form.p_from == "forward"
-        if from_weights and kept:
+        known = self._known(o, lse)
+        return known if known is not None else self._kept(*bounded(self, [self._given_mode(o, lse)]))
+
+    def in_both_modes(self, o: torch.Tensor, lse: torch.Tensor) -> tuple[Pairs, Found]:
+        """What `backward` and `given` give; together where the problem is small."""
+        known = self._known(o, lse)
+        if known is not None or not self.problem.undivided:
+            return self.backward(), known or self.given(o, lse)
+        (pairs, _), given = bounded(self, [self._own_mode(), self._given_mode(o, lse)])
+        return pairs, self._kept(given)
+
+    def _known(self, o: torch.Tensor, lse: torch.Tensor) -> Found | None:
+        """What `given` says without a computation."""
+        if self.form.delta_from == "p" and self.form.p_from == "forward":
             return {}, {}
-        values, asked = None, (o, lse)
-        if self._last is not None and self._last.o is o and self._last.lse is lse:
-            if self._last.found is not None:
-                return self._last.found
-            values = self._last.values
-        o, lse, forward = self.read(o, lse)
-        stored = frozenset(({"o"} - {"o" if from_weights else ""}) | ({"lse"} - {"lse" if kept else ""}))
-        values = self._oracle_gradients(o, lse) if values is None else values
-        found = self._gradients(values, o, lse, forward, stored)
-        self._last = _Given(*asked, values, found)
+        return self._last.found if self._last is not None and self._last.o is o and self._last.lse is lse else None
+
+    def _kept(self, found: Found) -> Found:
+        assert self._last is not None
+        self._last = self._last._replace(found=found)
         return found
+
+    def _own_mode(self) -> GradientMode:
+        o, lse = self._forward.o, self._forward.lse
+        return GradientMode(self._oracle_gradients(o, lse), o, lse, self._forward_bounds, frozenset())
+
+    def _given_mode(self, o: torch.Tensor, lse: torch.Tensor) -> GradientMode:
+        """The mode of a subject's O and LSE; the oracle's gradients of the last ones that were asked for are kept."""
+        stored = frozenset(
+            (*(["o"] if self.form.delta_from != "p" else []), *(["lse"] if self.form.p_from != "forward" else []))
+        )
+        again = self._last is not None and self._last.o is o and self._last.lse is lse
+        read_o, read_lse, forward = self.read(o, lse)
+        values = self._last.values if again and self._last is not None else self._oracle_gradients(read_o, read_lse)
+        self._last = Given(o, lse, values, None)
+        return GradientMode(values, read_o, read_lse, forward, stored)
 
     def read(self, o: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, ForwardBounds | None]:
         """What the backward of the form starts from, float64, LSE natural: of the subject's own O and LSE what it reads.
@@ -209,44 +221,3 @@ class Truth:
             given_o=None if o is self._forward.o else o,
             given_lse=None if lse is self._forward.lse else lse,
         )
-
-    @timed
-    def _gradients(
-        self,
-        values: Any,
-        o: torch.Tensor,
-        lse: torch.Tensor,
-        forward: ForwardBounds | None,
-        stored: frozenset[str] = frozenset(),
-    ) -> tuple[dict[str, tuple[torch.Tensor, OutputBound]], dict[str, tuple[torch.Tensor, OutputBound]]]:
-        from flashverify.numerics import backward_bounds
-
-        i = self.inputs
-        assert i.do is not None
-        bounds: BackwardBounds = backward_bounds(
-            self.problem,
-            do=i.do,
-            o=o,
-            lse=lse,
-            dlse=i.dlse,
-            forward=forward,
-            stored=stored or None,
-            relative_buckets=i.relative_buckets,
-            **{name: getattr(values, name) for name in INPUT_GRADIENTS},
-        )
-        found = gradients_of(values)
-        if i.dlse is not None and self.form.stored_delta == "minus_dlse":
-            found["delta"] = (found["delta"] - i.dlse.double()).masked_fill(self.empty_rows, 0.0)
-        pairs = {name: (value, getattr(bounds, name)) for name, value in found.items()}
-        if self.sums_sink and i.dlse is not None and "dsink" in pairs:
-            pairs["dsink"] = with_dlse_of_empty_rows(self, *pairs["dsink"], conditional="lse" in stored)
-        return pairs, _strict("dv", bounds.strict)
-
-
-def _strict(name: str, found: StrictBound | None) -> dict[str, tuple[torch.Tensor, OutputBound]]:
-    return {} if found is None else {name: (found.value, found.bound)}
-
-
-def gradients_of(values: Any) -> dict[str, torch.Tensor]:
-    """The gradients that there are, by name."""
-    return {name: found for name in BACKWARD if (found := getattr(values, name)) is not None}

@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from flashverify.campaign.worker.search import draw
 from flashverify.case import LAYOUTS, PLAIN_POISONS, POISONS, Case, Grad, Mask, Storage, Values
 from flashverify.case.memory.arena import GUARD
 from flashverify.case.memory.materialize import materialize
+from flashverify.case.memory.poisons import poisoned
 from flashverify.case.space.strategies import cases
 from flashverify.case.supports import Supports
 from flashverify.case.text import parse_case
@@ -264,3 +266,22 @@ def test_only_subjects_that_take_it_are_given_a_last_axis_that_is_not_contiguous
     assert 4 <= sum(each.storage.transposed for each in drawn) <= 30
     with pytest.raises(UsageError, match="transposed='yes' is not accepted: no where k and v come in pages"):
         Storage(transposed=True, page_size=16)
+
+
+@pytest.mark.parametrize("padding", ["dirt", "mixed"])
+@pytest.mark.parametrize(
+    "storage", [Storage(), Storage(layout="bshd", offset=8), Storage(gap=3), Storage(strided=True)], ids=str
+)
+def test_what_lies_around_values_is_that_of_a_buffer_without_values(padding, storage):
+    case = dataclasses.replace(BASE, mask=Mask(), dtype="bf16", storage=dataclasses.replace(storage, padding=padding))
+    _, arena = materialize(case)
+    for buffer in arena._buffers:
+        held, dtype = buffer.raw.numpy(), "fp32" if buffer.name == "dlse" else "bf16"
+        empty = poisoned(buffer.placement.size, dtype, padding, case.values.seed, buffer.name).view(held.dtype)
+        begin, end = buffer.placement.start, buffer.placement.start + buffer.placement.extent
+        assert (held[:begin] == empty[:begin]).all()
+        assert (held[end:] == empty[end:]).all()
+        between = held[begin:end][np.setdiff1d(np.arange(begin, end), buffer.placement.places()) - begin]
+        assert buffer.placement.dense == (between.size == 0)
+        if padding == "dirt":
+            assert (between == empty[np.setdiff1d(np.arange(begin, end), buffer.placement.places())]).all()

@@ -243,3 +243,15 @@ def test_bits_are_rounded_once_to_nearest_even(value, dtype):
     above = abs(real(pattern + 1) - size) if pattern + 1 < inf else math.inf
     assert error <= min(below, above)
     assert error < min(below, above) or pattern % 2 == 0
+
+
+@pytest.mark.parametrize("first", [0, 1, 4, 7, 4096])
+def test_a_part_of_a_stream_is_cut_out_of_it(first):
+    whole = philox.words(3, "q", first + 9)
+    assert (philox.words(3, "q", 9, first=first) == whole[first:]).all()
+    assert (philox.normal(3, "q", (9,), first=first) == philox.normal(3, "q", (first + 9,))[first:]).all()
+
+
+def test_a_normal_value_is_the_sum_of_the_parts_of_its_word():
+    parts = philox.words(5, "k", 1000).view(np.uint16).reshape(-1, 4).astype(np.int64)
+    assert (philox.normal(5, "k", (1000,)) == (parts.sum(1) - 131070) * (7 * 2.0**-18)).all()

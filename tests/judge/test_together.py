@@ -115,3 +115,16 @@ def test_only_a_gpu_compares_in_tables_and_only_what_fits(monkeypatch):
         compare_output(q.output, q.got, q.expected, q.bound, mode=q.mode) for q in questions
     ]
     assert tables == [2]
+
+
+def test_outputs_that_fit_no_common_table_stand_in_several(monkeypatch):
+    tables = []
+    monkeypatch.setattr(
+        together, "compared_in_one_table", lambda given: tables.append([q.output for q in given]) or given
+    )
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    monkeypatch.setattr(together, "_TABLE", 2 * 240)
+    questions = [question(name, n) for n, name in enumerate(SHAPES)]
+
+    assert compare_outputs(questions) == questions
+    assert tables == [["o", "lse"], ["dk", "dv", "dsink"]]

@@ -49,6 +49,12 @@ class Placement:
         """Elements of the buffer."""
         return self.start + self.extent + GUARD
 
+    @property
+    def dense(self) -> bool:
+        """Whether every element from the first to the last belongs to the view, which has any."""
+        apart = (n for n, stride in zip(self.shape, self.strides, strict=True) if stride)
+        return math.prod(self.shape) > 0 and math.prod(apart) == self.extent
+
     def places(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
         """Index in the buffer of every element of the view."""
         total = np.full(self.shape, self.start, dtype=np.int64)

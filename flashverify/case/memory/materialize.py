@@ -49,10 +49,13 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         raise UsageError(f"padding={poison!r} is not accepted: one of {POISONS}")
     arena, bits, seed = Arena(), tensor_bits(case), case.values.seed
 
-    def filled(placement: Placement, dtype: str, name: str, heads: int | None, gap: int = 0) -> Bits:
-        """A buffer without a value in it; `heads` is the axis of the heads, None of what has none."""
-        buffer = poisoned(placement.size, dtype, poison, seed, name)
-        if poison == "mixed" and heads is not None:
+    def filled(
+        placement: Placement, dtype: str, name: str, heads: int | None, gap: int = 0, *, written: bool = False
+    ) -> Bits:
+        """A buffer without a value in it; `heads` is the axis of the heads, None of what has none. If `written`, values will lie everywhere in the extent."""
+        extent = (placement.start, placement.start + placement.extent) if written else None
+        buffer = poisoned(placement.size, dtype, poison, seed, name, extent)
+        if poison == "mixed" and heads is not None and not written:
             poison_heads(buffer, placement, heads, gap, dtype, seed, name)
         return buffer
 
@@ -60,8 +63,10 @@ def materialize(case: Case, device: torch.device | str = "cpu", *, padding: str 
         if spec.name not in bits:
             return None
         dtype, placement = spec.dtype_in(case), _placement(case, spec)
-        buffer = filled(placement, dtype, spec.name, _heads_of(spec), 0 if spec.dtype == "fp32" else case.storage.gap)
-        _place(buffer, placement, bits[spec.name], _regions(case, spec, placement.shape))
+        regions, gap = _regions(case, spec, placement.shape), 0 if spec.dtype == "fp32" else case.storage.gap
+        written = placement.dense and (regions is None or placement.strides[0] == 0)
+        buffer = filled(placement, dtype, spec.name, _heads_of(spec), gap, written=written)
+        _place(buffer, placement, bits[spec.name], regions)
         return arena.add(spec.name, buffer, placement, dtype, device)
 
     def whole(name: str, dtype: str, values: Any) -> torch.Tensor | None:

@@ -36,8 +36,10 @@ def plain_poison(poison: str, seed: int, number: int = 0) -> str:
     return PLAIN_POISONS[(seed + number) % len(PLAIN_POISONS)] if poison == "mixed" else poison
 
 
-def poisoned(size: int, dtype: str, poison: str, seed: int, name: str) -> Bits:
+def poisoned(size: int, dtype: str, poison: str, seed: int, name: str, written: tuple[int, int] | None = None) -> Bits:
     """A buffer of `size` elements that holds nothing but `poison`; `dirt` is ordinary values of the stream `name`.
+
+    Elements from the first to before the second place in `written` will be overwritten, and may hold anything.
 
     Integers have no infinity: their poisons are 0, the extremes, and numbers that are no length and no page. Bools are
     false under `zero` and true under every other poison.
@@ -51,7 +53,10 @@ def poisoned(size: int, dtype: str, poison: str, seed: int, name: str) -> Bits:
         return _poisoned_bytes(size, poison, seed, name)
     entry = FORMATS[dtype]
     if poison == "dirt":
-        return to_bits(philox.normal(seed, f"{name}/dirt", (size,)), dtype)
+        begin, end = written or (size, size)
+        ends = [philox.normal(seed, f"{name}/dirt", (n - at,), first=at) for at, n in ((0, begin), (end, size))]
+        before, behind = (to_bits(part, dtype) for part in ends)
+        return np.concatenate((before, np.zeros(end - begin, before.dtype), behind))
     return np.full(size, entry.poisons[poison], dtype=entry.word)
 
 

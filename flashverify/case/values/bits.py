@@ -35,7 +35,12 @@ def _to_bf16(values: NDArray[np.float64]) -> NDArray[np.uint16]:
     near = values.astype(np.float32)
     if (near == values).all():
         exact = near.view(np.uint32)
-        return ((exact + (((exact >> 16) & 1) + 0x7FFF)) >> 16).astype(np.uint16)
+        up = exact >> 16
+        up &= 1
+        up += 0x7FFF
+        up += exact
+        up >>= 16
+        return up.astype(np.uint16)
     bits = near.view(np.uint32).astype(np.int64)
     wide = near.astype(np.float64)
     bits -= np.abs(wide) > np.abs(values)  # truncated: one step towards zero where fp32 rounded away from it

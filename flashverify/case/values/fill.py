@@ -56,7 +56,10 @@ class Fill:
 
     def normal(self, name: str, power: int = 0) -> Reals:
         """Normal values of the tensor `name`, times 2**power."""
-        return philox.normal(self.case.values.seed, name, self.shapes[name]) * 2.0**power
+        values = philox.normal(self.case.values.seed, name, self.shapes[name])
+        if power:
+            values *= 2.0**power
+        return values
 
     def integers(self, name: str, low: int, high: int) -> Reals:
         """Integers from `low` to `high` of the tensor `name`."""
