@@ -30,6 +30,7 @@ from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.hidden_maximum import HIDDEN_MAXIMUM
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
+from flashverify.diagnosis.hypotheses.local_windows import LOCAL_WINDOWS
 from flashverify.diagnosis.hypotheses.lse import LSE
 from flashverify.diagnosis.hypotheses.lse_stores import LSE_STORES
 from flashverify.diagnosis.hypotheses.masking import MASKING
@@ -39,6 +40,7 @@ from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
+from flashverify.diagnosis.hypotheses.padded_tables import PADDED_TABLES
 from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
 from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
@@ -67,6 +69,7 @@ from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
 from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.walks import WALKS
+from flashverify.diagnosis.hypotheses.wide_integers import WIDE_INTEGERS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
 from flashverify.diagnosis.hypotheses.wiring import WIRING
 from flashverify.diagnosis.hypotheses.wiring_of_rows import WIRING_OF_ROWS
@@ -83,6 +86,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *BANDS,
     *ALIGNMENT,
     *WINDOW_SIDES,
+    *LOCAL_WINDOWS,
     *TREES,
     *TREE_PARENTS,
     *PATTERNS,
@@ -95,7 +99,9 @@ SEMANTICS: tuple[Semantics, ...] = (
     *PAGE_LENGTHS,
     *LENGTHS,
     *PACKED_PLACES,
+    *PADDED_TABLES,
     *LENGTHS_OF_OTHERS,
+    *WIDE_INTEGERS,
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,

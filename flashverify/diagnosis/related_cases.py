@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.masks.mask import Mask, Packed
+from flashverify.diagnosis.decoding_cases import decoded
 from flashverify.diagnosis.grown import grown
 from flashverify.errors import UsageError
 
@@ -89,6 +90,7 @@ def _candidates(case: Case) -> Iterator[Case | None]:
     heads: dict[str, Any] = {"heads_q": 2 * group, "heads_kv": 2} if case.heads_kv == 1 else {}
     for number, (rows, keys) in enumerate(_SIZES):
         if number == 1:
+            yield from decoded(case)
             yield from _with_short_sequences(case)
         yield grown(case, rows, keys, regime=regime, seed=case.values.seed + 8 * number + 8)
         if number == 0:  # a side of one size may stand for another side, or for a causal mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def unwritten_places(trials: Trials, scene: Scene, output: str) -> str:
     failing = [each for each in known if bool(each[1].any())]
     if len(failing) < _FEWEST:
         return ""
-    for words, rule in _rules(output):
+    for words, rule in chain(_rules(output), _from_a_number(failing, output)):
         parts = told = False
         for each, mask in known:
             found = rule(each, output, mask.shape)
@@ -109,6 +110,11 @@ def _rules(output: str) -> Iterator[tuple[str, _Rule]]:
             _lines(lambda scene: ((scene.at.keys == 0) | (scene.at.row >= scene.at.rows))[:, None]),
         )
         yield "rows behind the query lengths", _lines(lambda scene: (scene.at.row >= scene.at.rows)[:, None])
+        yield (
+            "rows behind as many as the window has keys, the row's own among them",
+            _lines(lambda scene: _behind_window(scene, 1)),
+        )
+        yield "rows behind as many as the left side of the window", _lines(lambda scene: _behind_window(scene, 0))
         yield "rows from Sk on", _lines(lambda scene: (torch.arange(scene.case.seq_q) >= scene.case.seq_k)[None, None])
         yield "the last row of the buffer", _lines(lambda scene: _last(scene.case.seq_q))
     if "key" in axes and "row" not in axes:
@@ -123,6 +129,26 @@ def _rules(output: str) -> Iterator[tuple[str, _Rule]]:
             f"those {words}",
             lambda scene, output, shape, place=place: region_of(scene, (place,)).elements(output, shape),  # type: ignore[misc]
         )
+
+
+def _behind_window(scene: Scene, more: int) -> Tensor:
+    """Rows of the buffer behind as many as the left side of the window, and `more`; none without one."""
+    left, _ = scene.case.mask.window or (None, None)
+    first = scene.case.seq_q if left is None else left + more
+    return (torch.arange(scene.case.seq_q) >= first)[None, None]
+
+
+def _from_a_number(failing: list[tuple[Scene, Tensor]], output: str) -> Iterator[tuple[str, _Rule]]:
+    """What lies behind a number of sequences, heads, rows, keys or channels that is the same on all cases, as of a grid with a limit."""
+    names = {"batch": "sequences", "head_q": "query heads", "head_kv": "kv heads", "row": "rows", "key": "keys"}
+    for axis, name in enumerate(output_spec(output).axes):
+        first = {int(mask.movedim(axis, 0).flatten(1).any(1).long().argmax()) for _, mask in failing}
+        if len(first) == 1 and (number := first.pop()):
+            yield f"{names.get(name, 'channels')} from {number} on", partial(_from_number, axis=axis, first=number)
+
+
+def _from_number(_scene: Scene, _output: str, shape: torch.Size, axis: int, first: int) -> Tensor:
+    return (torch.arange(shape[axis]) >= first).view([-1 if n == axis else 1 for n in range(len(shape))])
 
 
 def _channels(first: Callable[[Scene], int]) -> _Rule:

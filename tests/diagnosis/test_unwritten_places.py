@@ -13,6 +13,9 @@ from tests.diagnosis.stepwise import Stepwise
 CASE = "fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=8 dtype=fp32 "
 
 
+_BEHIND = ": rows behind as many as the window has keys, the row's own among them."
+
+
 class Unwritten(Stepwise):
     """Writes `output` where `where`, of the problem and its shape, says so."""
 
@@ -43,6 +46,15 @@ def _before_the_last(_problem, shape):
     return (torch.arange(shape[2]) < shape[2] - 1)[:, None]
 
 
+def _up_to_six(_problem, shape):
+    return (torch.arange(shape[2]) < 6)[:, None]
+
+
+def _in_the_window(problem, shape):
+    left = None if problem.window is None else problem.window[0]
+    return (torch.arange(shape[2]) < (shape[2] if left is None else left + 1))[:, None]
+
+
 def _by_chance(_problem, shape):
     return torch.rand(shape, generator=torch.Generator().manual_seed(shape[2])) < 0.5
 
@@ -54,6 +66,8 @@ def _by_chance(_problem, shape):
         ("dq", CASE + "klen=0", _with_keys, ": rows of sequences without keys."),
         ("dv", CASE, _before_the_last, ": the last key of the buffer."),
         ("dv", CASE, _by_chance, "."),
+        ("dv", CASE, _up_to_six, ": keys from 6 on."),
+        ("dq", CASE + "causal=bottom-right window=1,*", _in_the_window, _BEHIND),
     ],
 )
 def test_what_is_not_written_is_said_by_its_rule(output, text, where, words):

@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 
     Lengths = Callable[[Tensor, Tensor], Tensor]
 
-__all__ = ["LENGTHS_OF_OTHERS", "banded"]
+__all__ = ["LENGTHS_OF_OTHERS", "banded", "changed_lengths"]
 
 
 def _rows(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
     """Other numbers of rows `[B]`, a function of those of rows and keys; the diagonal moves with them, or does not."""
-    return _changed(change, "query_lengths")
+    return changed_lengths(change, "query_lengths")
 
 
 def _keys(change: Lengths) -> Callable[[Scene], Iterator[Alternative]]:
     """Other numbers of keys, likewise."""
-    return _changed(change, "key_lengths")
+    return changed_lengths(change, "key_lengths")
 
 
-def _changed(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternative]]:
+def changed_lengths(change: Lengths, which: str) -> Callable[[Scene], Iterator[Alternative]]:
+    """Other `query_lengths` or `key_lengths`, `[B]`, a function of those of rows and keys; the diagonal moves with them, or does not."""
+
     def build(scene: Scene) -> Iterator[Alternative]:
         case, at, mask = scene.case, scene.at, scene.case.mask
         if mask.packed is not None or (mask.key_lengths is None and mask.query_lengths is None):
@@ -112,7 +114,25 @@ def _multiples(sign: int) -> Callable[[Scene], Iterator[Alternative]]:
     return build
 
 
+_LIMITS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+"""Numbers of keys at which a length may be cut."""
+
+
+def _at_most(scene: Scene) -> Iterator[Alternative]:
+    """Numbers of keys that are cut at a number."""
+    lengths = scene.case.mask.key_lengths
+    for limit in _LIMITS if lengths is not None else ():
+        found = changed_lengths(lambda _rows, keys, most=limit: keys.clamp(max=most), "key_lengths")  # type: ignore[misc]
+        yield from (replace(each, detail=f"at most {limit}") for each in found(scene))
+
+
 LENGTHS_OF_OTHERS = (
+    Semantics(
+        name="key-lengths-cut",
+        sentence="the key lengths are cut at a number: a longer sequence is taken for one of so many keys",
+        build=_at_most,
+        one_way=True,
+    ),
     Semantics(
         name="query-lengths-of-first-sequence",
         sentence="every sequence has the number of queries of the first one",

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     Limits = Callable[[Tensor, Tensor, Tensor], Iterator[tuple[Tensor, Tensor, str]]]
 
-__all__ = ["PACKED_PLACES"]
+__all__ = ["PACKED_PLACES", "packed_tables", "pairs_seen"]
 
 _BANDS = frozenset({"packed", "causal", "window", "window_alignment"})
 
 
-def _tables(scene: Scene) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+def packed_tables(scene: Scene) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """First key, number of keys, first row and number of rows of each packed sequence; None of other cases, or with other parts."""
     packed = scene.case.mask.packed
     if packed is None or not scene.case.mask.parts() <= _BANDS or not packed.lengths():
@@ -33,7 +33,7 @@ def _tables(scene: Scene) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     return keys[:-1], keys.diff(), rows[:-1], rows.diff()
 
 
-def _seen(scene: Scene, first: Tensor, count: Tensor, sequence: Tensor, row: Tensor, rows: Tensor) -> Tensor:
+def pairs_seen(scene: Scene, first: Tensor, count: Tensor, sequence: Tensor, row: Tensor, rows: Tensor) -> Tensor:
     """The pairs `[B, 1, Sq, Sk]` of rows that are row `row` of `rows` of a sequence whose `count` keys begin at `first`.
 
     `sequence`, `row` and `rows` are `[B, Sq]`; a number of the sequence behind the last one sees nothing.
@@ -60,7 +60,7 @@ def _limits(change: Limits) -> Callable[[Scene], Iterator[Alternative]]:
     """Other first keys and numbers of keys, functions of the declared ones and of the numbers of rows."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
-        tables = _tables(scene)
+        tables = packed_tables(scene)
         if tables is None:
             return
         first, count, _, rows = tables
@@ -68,7 +68,7 @@ def _limits(change: Limits) -> Callable[[Scene], Iterator[Alternative]]:
         for begin, length, detail in change(first, count, rows):
             if torch.equal(begin, first) and torch.equal(length, count):
                 continue
-            see = _seen(scene, begin, length, at.row_sequence, at.row, at.rows)
+            see = pairs_seen(scene, begin, length, at.row_sequence, at.row, at.rows)
             yield Alternative(inputs=raw(scene, replace(scene.inputs, visible=see)), detail=detail)
 
     return build
@@ -78,7 +78,7 @@ def _rows_moved(by: int) -> Callable[[Scene], Iterator[Alternative]]:
     """The limits of the rows lie `by` rows further on: a row at a limit belongs to the sequence on its other side."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
-        tables = _tables(scene)
+        tables = packed_tables(scene)
         if tables is None:
             return
         first, count, begin, rows = tables
@@ -91,7 +91,7 @@ def _rows_moved(by: int) -> Callable[[Scene], Iterator[Alternative]]:
         if bool((lengths < 0).any()) or torch.equal(sequence.where(~last, 0), scene.at.row_sequence.where(~last, 0)):
             return
         moved = sequence.where(~last, torch.tensor(len(first)))
-        see = _seen(scene, first, count, moved, place - starts[sequence], lengths[sequence])
+        see = pairs_seen(scene, first, count, moved, place - starts[sequence], lengths[sequence])
         yield Alternative(inputs=raw(scene, replace(scene.inputs, visible=see)))
 
     return build

@@ -17,7 +17,7 @@ from flashverify.diagnosis.readings.fresh import scenes_of
 from flashverify.diagnosis.readings.masks.counted import all_counted
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect, places_in_effect
 from flashverify.diagnosis.readings.masks.scenes import mask_scenes
-from flashverify.diagnosis.readings.operands import operands_in_effect
+from flashverify.diagnosis.readings.operands import operands_in_effect, values_alone
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.in_effect import weights_alone, weights_in_effect
@@ -77,6 +77,9 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
     if said:
         return _joined(said)
     of_forward = scenes_of(trials, scene, forward) if names & forward else []
+    said = values_alone(trials, of_forward)
+    if said:
+        return _joined(said)
     weights_first = weights_alone(trials, of_forward)
     said = weights_in_effect(trials, of_forward) if weights_first else []
     scenes = mask_scenes(trials, scene, names)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Move = Callable[[Scene, str, Tensor], Tensor | None]
     """Of a scene, an operand's name and its tensor `[B, H, S, D]`, that tensor as it is read; None where that is as declared by nature."""
 
-__all__ = ["of_channels", "of_places"]
+__all__ = ["at_keys", "of_channels", "of_places"]
 
 _PAIRS = (1, 2, 4, 8, 16, 32)
 _CHANNELS = (8, 16, 32, 64, 128)
@@ -61,6 +61,11 @@ def of_places() -> Iterator[tuple[str, Move]]:
         yield words, partial(_of_group, member=member)
 
 
+def at_keys(place: Place) -> Move:
+    """The operand of other keys, or of other rows of Q, by their numbers within the sequence."""
+    return partial(_line, place=place)
+
+
 def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Other channels, channels that are lost, and factors, in words; of a tensor whose last axis is those channels."""
     yield "those of the other half of the channels", partial(_channel, to=lambda c, d: (c + d // 2) % d)
@@ -83,6 +88,15 @@ def of_channels() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
         "those of channels half of them apart in place of neighbouring ones",
         partial(_channel, to=lambda c, d: torch.where(c < d // 2, 2 * c, 2 * c - d + 1).clamp(max=d - 1)),
     )
+    for n in (2, 4, *_CHANNELS[:3]):
+        yield (
+            f"those of the layout [D / {n}, {n}] taken for [{n}, D / {n}]",
+            partial(_channel, to=partial(_transposed, n=n, wide=False)),
+        )
+        yield (
+            f"those of the layout [{n}, D / {n}] taken for [D / {n}, {n}]",
+            partial(_channel, to=partial(_transposed, n=n, wide=True)),
+        )
     yield "those of the first channel", partial(_channel, to=lambda c, d: c * 0)
     for part, where in (
         ("the first half", lambda c, d: c < d // 2),
@@ -153,6 +167,14 @@ def _of_group(scene: Scene, name: str, x: Tensor, member: Callable[[Tensor, int]
 
 def _channel(x: Tensor, to: Callable[[Tensor, int], Tensor]) -> Tensor:
     return x[..., to(torch.arange(x.shape[-1]), x.shape[-1])]
+
+
+def _transposed(c: Tensor, count: int, n: int, *, wide: bool) -> Tensor:
+    """Of channels laid out as `[count / n, n]`, or as `[n, count / n]` where `wide`, those that the other one of these layouts takes for each."""
+    if count % n or count == n:
+        return c
+    rows = n if wide else count // n
+    return c % rows * (count // rows) + c // rows
 
 
 def _rolled(x: Tensor, n: int) -> Tensor:

@@ -14,8 +14,11 @@ from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.expected import explains
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.fresh import tested_on
-from flashverify.diagnosis.readings.operand_maps import of_channels, of_places
+from flashverify.diagnosis.readings.learned_places import learned_places
+from flashverify.diagnosis.readings.moved_channels import channels_in_effect
+from flashverify.diagnosis.readings.operand_maps import at_keys, of_channels, of_places
 from flashverify.diagnosis.readings.said import ON_FAILING, Said
+from flashverify.diagnosis.readings.weights.means import mean_of_v
 from flashverify.diagnosis.readings.weights.term import COEFFICIENTS
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     Given = Callable[[Scene], dict[str, Tensor] | None]
     """The operands that a subject reads otherwise than declared; None where that is as declared."""
 
-__all__ = ["operands_in_effect"]
+__all__ = ["operands_in_effect", "values_alone"]
 
 _NAMED = 3
 """Of the factors by name, those before are numbers of `of_channels`."""
@@ -48,6 +51,18 @@ class _Model(NamedTuple):
     given: Given
 
 
+def values_alone(trials: Trials, scenes: list[Scene]) -> list[Said]:
+    """Of which channels and keys V is read, where O alone is wrong and the LSE counts the declared keys; empty where nothing that right cases bear says so."""
+    if not scenes or any("o" not in scene.failures or "lse" in scene.failures for scene in scenes):
+        return []
+    if any("lse" not in scene.outputs for scene in scenes):
+        return []
+    said = channels_in_effect(trials, scenes) or mean_of_v(trials, scenes)
+    if said or not tested_on(scenes) or len(scenes) < _FEWEST:
+        return said
+    return [each for each in _first_that_fits(trials, scenes, _learned(trials, scenes)) if not each.part]
+
+
 def operands_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     """What one operand, or K and V alike, are instead of what is declared, if that makes the O and LSE of all cases; empty where nothing does.
 
@@ -60,10 +75,15 @@ def operands_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
         return []
     told = all("lse" in scene.outputs for scene in scenes)
     of_v = told and all("lse" not in scene.failures for scene in scenes)
+    operands = [names for names in _OPERANDS if not told or (names == ("v",)) == of_v]
+    return _first_that_fits(trials, scenes, _models(scenes[0], operands))
+
+
+def _first_that_fits(trials: Trials, scenes: list[Scene], models: Iterator[_Model]) -> list[Said]:
+    """The first model that makes the O and LSE of all cases and no right case wrong; else one that right cases contradict."""
     right = [scene for scene in trials.scenes.values() if not scene.failures and "o" in scene.right]
     ordered, contradicted = sorted(scenes, key=lambda scene: work(scene.case)), ""
-    operands = [names for names in _OPERANDS if not told or (names == ("v",)) == of_v]
-    for model in _models(scenes[0], operands):
+    for model in models:
         if not trials.within():
             break
         if not all(_near(scene, model) for scene in ordered):
@@ -100,6 +120,13 @@ def _models(scene: Scene, operands: list[tuple[str, ...]]) -> Iterator[_Model]:
             if names in (("k",), ("q",)) and shares(scene.case):
                 part = f"the channels of {subject} beyond those of V"
                 yield _Model(f"{part} are {words}", partial(_changed, name=names[0], change=change, rest=True))
+
+
+def _learned(trials: Trials, scenes: list[Scene]) -> Iterator[_Model]:
+    """Keys of V that the weights in effect of the case with the most keys suggest."""
+    most = max(scenes, key=lambda scene: scene.case.seq_k)
+    for words, place in learned_places(trials, most):
+        yield _Model(f"V is read of {words}", partial(_moved, names=("v",), move=at_keys(place)))
 
 
 def _moved(

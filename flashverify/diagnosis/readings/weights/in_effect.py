@@ -10,6 +10,7 @@ from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.dependences import logits_depend, sums_depend
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
+from flashverify.diagnosis.readings.weights.gone_rows import which_are_gone
 from flashverify.diagnosis.readings.weights.limited_sums import limited_sum
 from flashverify.diagnosis.readings.weights.lse_in_effect import Row, lse_words
 from flashverify.diagnosis.readings.weights.masses import (
@@ -22,6 +23,7 @@ from flashverify.diagnosis.readings.weights.masses import (
 )
 from flashverify.diagnosis.readings.weights.models import DECLARED, GONE, deviation_of, row_shift
 from flashverify.diagnosis.readings.weights.proposals import LEAVES_OUT, proposals
+from flashverify.diagnosis.readings.weights.row_factors import factors_depend
 from flashverify.diagnosis.readings.weights.row_masses import mass_in_some_rows
 from flashverify.diagnosis.trials import work
 
@@ -78,7 +80,7 @@ def weights_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
     if not tested_on([each.scene for each in wrong]):
         return _right(effects)
     rows = _model(trials, wrong)
-    return logits_depend(wrong) if rows is None else _in_words(rows)
+    return factors_depend(wrong) or logits_depend(wrong) if rows is None else _in_words(rows)
 
 
 def _lse_off(effect: Effect) -> bool:
@@ -174,9 +176,11 @@ def _in_words(rows: list[Row]) -> list[Said]:
     elif mass is None and (limit := limited_sum(rows)):
         said.append(Said(f"the row sum that O is divided by {limit}", cases))
     elif mass is None and all(_summed(row, sum_of(row.effect, row.logits), gone=True) for row in rows):
-        said.append(
-            Said("some rows have no weights at all although they see keys; the others are right", cases, part=True)
+        which = which_are_gone(rows)
+        own = (
+            f"some rows have no weights at all although they see keys{', ' * bool(which)}{which}; the others are right"
         )
+        said.append(Said(own, cases, part=not which))
     elif mass is None:
         (low, high), whose = _sums(rows), "these" if model.words else "the declared ones"
         if max(1 - low, high - 1) < _ROUNDING:

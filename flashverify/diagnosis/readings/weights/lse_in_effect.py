@@ -9,6 +9,7 @@ import torch
 
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.masses import masses, sum_of
+from flashverify.diagnosis.readings.weights.means import lse_term
 from flashverify.diagnosis.readings.weights.models import GONE
 from flashverify.diagnosis.readings.weights.row_masses import which_rows
 
@@ -64,6 +65,8 @@ def lse_words(rows: list[Row]) -> list[Said]:
                     f"the LSE is that of a row sum that {words}" if words else "the LSE is that of these weights", cases
                 )
             ]
+    if (term := lse_term([(row.effect, -row.shift) for row in having])) is not None:
+        return [term]
     if (found := _linear(having)) is not None:
         return [found]
     if (some := _in_some_rows(having)) is not None:
