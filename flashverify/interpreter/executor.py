@@ -16,6 +16,7 @@ from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.keys import hold
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, leaves
 from flashverify.interpreter.memory import Replayed
+from flashverify.interpreter.parting import whole_values
 from flashverify.interpreter.signature import Signature
 from flashverify.interpreter.spellings import advised
 
@@ -186,7 +187,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
                     done.append(group)
                     continue
                 except Diverged as signal:
-                    more, reason = _by_value(group, signal.values), repr(signal)
+                    more, reason = _by_value(group, whole_values(signal.values, b.active, len(group))), repr(signal)
                 except TooLarge as signal:
                     more, reason = _chunks(group, session.limit // signal.elements), repr(signal)
                 except (Signal, Exception) as signal:  # a kernel's own exception comes again, from the program it is of
@@ -209,7 +210,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _attempt(self, launch: Launch, programs: Any) -> None:
         b = self.session.builder
         _, y, z = launch.grid
-        b.programs, b.journal = programs, []
+        b.programs, b.active, b.journal = programs, None, []
         b.places = tuple(part.astype(np.int32) for part in (programs // (y * z), programs // z % y, programs % z))
         self.session.attempts += 1
         Replayed.at = None

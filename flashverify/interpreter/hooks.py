@@ -37,6 +37,8 @@ native: Any = getattr(stock, "_interpreter", None)
 OLDEST = (3, 6)
 
 _MODULE: dict[str, tuple[str, ...] | None] = {
+    "ASTTransformer": None,
+    "FunctionRewriter": None,
     "InterpreterBuilder": None,
     "InterpretedFunction": None,
     "InterpreterError": None,
@@ -164,6 +166,8 @@ def _builder_gaps(module: Any) -> list[str]:
     options = getattr(getattr(module, "interpreter_builder", None), "options", None)
     if "sanitize_overflow" not in getattr(options, "__dataclass_fields__", {}):
         gaps.append("InterpreterOptions.sanitize_overflow")
+    held_by = {"InterpretedFunction": "rewritten_fn", "FunctionRewriter": "ast_transformer"}
+    gaps += [f"{kind}.{name}" for kind, name in held_by.items() if not hasattr(getattr(module, kind, None), name)]
     machine = getattr(module, "_interpreter", None)
     gaps += [f"_interpreter.{name}" for name in ("load", "store", "atomic_rmw") if not hasattr(machine, name)]
     return gaps

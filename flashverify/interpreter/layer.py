@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Diverged", "Launch", "Layer", "Signal", "TooLarge", "Unsupported", "field_name", "fields_of", "leaves"]
+__all__ = [
+    "Diverged",
+    "Launch",
+    "Layer",
+    "Signal",
+    "Together",
+    "TooLarge",
+    "Unsupported",
+    "field_name",
+    "fields_of",
+    "leaves",
+]
 
 _DESCRIPTORS = (TensorDescriptor, getattr(tl.core, "tensor_descriptor", TensorDescriptor))
 
@@ -97,6 +108,23 @@ def field_name(name: str, field: str) -> str:
     return name if field == "ptr" else f"{name}.{field}"
 
 
+class Together:
+    """A loop that all programs walk alike.
+
+    Attributes:
+        turn: whether `narrow` is due.
+        parted: whether `widen` is.
+    """
+
+    turn = parted = False
+
+    def __init__(self, walked: Any) -> None:
+        self._walked = walked
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._walked)
+
+
 class Layer(InterpreterBuilder):  # type: ignore[misc]
     """A cooperative mixin over the builder: override `create_*`, call super.
 
@@ -112,6 +140,7 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
         lockstep: whether arrays have the leading axis.
         programs: flat numbers of the programs that run now, along the leading axis; program (x, y, z) of a grid
             (X, Y, Z) is number (x * Y + y) * Z + z.
+        active: the places of `programs` among those of the attempt, where others wait behind a loop; else None.
         journal: stores of the attempt, oldest first; None where nothing will be taken back.
     """
 
@@ -121,6 +150,7 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
     within: Any = None
     lockstep = False
     programs: NDArray[np.int64]
+    active: Any = None
     journal: list[tuple[Any, Any, Any]] | None = None
 
     def on_open(self) -> None:
@@ -134,6 +164,19 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
 
     def on_undo(self) -> None:
         """The stores of the attempt were taken back."""
+
+    def loop(self, carried: Any, read: Any, callee: Any, *args: Any, **named: Any) -> Any:
+        """What a kernel walks in place of a range, see `loop_code`.
+
+        Args:
+            carried: names that the body assigns to and whose values are needed after a turn.
+            read: names that it reads alone.
+            callee: what makes the range.
+            args: of it.
+            named: likewise.
+        """
+        del carried, read
+        return Together(callee(*args, **named))
 
     def on_finish(self, launch: Launch) -> None:
         """Every program of the launch has run."""

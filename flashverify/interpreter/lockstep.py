@@ -9,8 +9,9 @@ import numpy as np
 
 from flashverify.interpreter.hooks import InterpreterBuilder, handle
 from flashverify.interpreter.late import Outer, Spread, part_of, spread
-from flashverify.interpreter.layer import Layer, TooLarge, Unsupported
+from flashverify.interpreter.layer import Layer, Together, TooLarge, Unsupported
 from flashverify.interpreter.numerics import as_array
+from flashverify.interpreter.parting import Parting, bounds_of
 
 __all__ = ["Lockstep"]
 
@@ -94,6 +95,17 @@ class Lockstep(Layer):
     def create_make_range(self, _ret_ty: Any, start: int, stop: int) -> Any:
         """start, ..., stop - 1, the same in every program."""
         return handle(np.arange(start, stop, dtype=np.int32)[None], self._int32)
+
+    def loop(self, carried: Any, read: Any, callee: Any, *args: Any, **named: Any) -> Any:
+        """Programs part where they walk a loop differently; inside a call that is recorded they diverge."""
+        bounds = None if self.recordings else bounds_of(callee, args, named)
+        if bounds is None:
+            return super().loop(carried, read, callee, *args, **named)
+        start, turns, step = bounds
+        if not (turns != turns[0]).any() and not (start != start[0]).any():
+            first = int(start[0])
+            return Together(range(first, first + int(turns[0]) * step, step))
+        return Parting(self, carried, read, start, turns, step)
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 

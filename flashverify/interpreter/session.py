@@ -25,6 +25,7 @@ from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import builder, check_hooks, interpreting, stock, tl
 from flashverify.interpreter.interleaving import Switching, Turns
 from flashverify.interpreter.lockstep import Lockstep
+from flashverify.interpreter.loop_code import REWRITTEN, LoopTransformer
 from flashverify.interpreter.numerics import Numerics
 from flashverify.interpreter.products import Products
 from flashverify.launching.autotuning import first_left
@@ -219,6 +220,8 @@ def _opened(
     for owner, name, value in (*block_accesses(), *device_functions()):
         _replace(undo, owner, name, value)
     _replace(undo, Autotuner, "run", first_left(Autotuner.run))
+    _replace(undo, stock.FunctionRewriter, "ast_transformer", LoopTransformer())
+    _replace(undo, stock.InterpretedFunction, "rewritten_fn", REWRITTEN)
     _replace(undo, stock.InterpretedFunction, "__call__", calls.replayed_function(state.watched))
     b.on_open()
     return state

@@ -50,7 +50,7 @@ def forward(
     options = options or Options()
     call = check_call(q, k, v, options, capability=compute_capability(q), dtype=dtype)
     o = _empty(call, options, q, call.heads, call.rows, call.dv, dtype)
-    lse2 = torch.empty(call.batch, call.heads, call.rows, dtype=torch.float32, device=q.device)
+    lse2 = _statistic(call, q)
     tensors = in_order(options, q=q, k=k, v=v, o=o)
     if hopper.takes(call, options, "forward", tensors):
         with torch.cuda.device(q.device):
@@ -117,7 +117,7 @@ def backward(
     o = o if o.stride(3) == 1 else o.contiguous()
 
     sequences = sequences_of(options)
-    delta = torch.empty(rows, dtype=torch.float32, device=q.device)
+    delta = _statistic(call, q)
     tensors = in_order(options, o=o, do=do)
     shared = constants(call, "dq", tensors)
     _launch(
@@ -193,6 +193,12 @@ def _launch(kernel: Any, programs: int, q: torch.Tensor, **arguments: Any) -> No
     if programs:
         with torch.cuda.device(q.device) if q.is_cuda else contextlib.nullcontext():
             launched(kernel, programs, **arguments)
+
+
+def _statistic(call: CheckedCall, q: torch.Tensor) -> torch.Tensor:
+    """One of `statistics`, without a content: rows of all heads one after the other, whatever strides the caller's tensors have."""
+    rows = [call.batch * call.heads * call.rows]
+    return torch.empty(rows, dtype=torch.float32, device=q.device).view(call.batch, call.heads, call.rows)
 
 
 def _empty(

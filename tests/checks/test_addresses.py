@@ -7,11 +7,16 @@ import pytest
 import torch
 
 from flashverify import Supports
-from flashverify.case.memory.far.strides import FAR_AXES
+from flashverify.case.memory.far.guard import FarOutputs
+from flashverify.case.memory.far.problem import far_problem
+from flashverify.case.memory.far.strides import FAR_AXES, span
+from flashverify.case.memory.materialize import materialize
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.checks.passes.execution import execute
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
+from flashverify.interpreter.wraps import Wraps
 from flashverify.mutants import build_mutant
 from flashverify.mutants.bank.memory import MEMORY_BANK
 from flashverify.subjects import load_subject
@@ -77,6 +82,16 @@ def test_a_narrowed_pointer_of_the_bundled_kernels_is_found(tmp_path):
 
     found = failures(load_subject(build_mutant(mutant, tmp_path)), FORWARD, "batch")
     assert found == {("addresses", "int32-overflow", name) for name in ("q_view", "k_view", "v_view")}
+
+
+@pytest.mark.parametrize(("question", "axis"), [("batch", 0), ("head", 1)])
+def test_the_bundled_kernels_copy_nothing_that_they_allocate(question, axis):
+    problem, guarding, wraps = far_problem(materialize(DENSE)[0], question), FarOutputs(axis), Wraps()
+
+    found = execute(load_subject("bundled"), problem, guarding=guarding, wraps=wraps).outputs
+
+    assert (guarding.copied, wraps.found, wraps.strays, wraps.own_strays) == (False, {}, 0, 0)
+    assert span(found["dq"].shape, found["dq"].stride()) > 2**31
 
 
 def test_a_kernel_that_does_not_follow_its_strides_is_not_accused_and_says_so(tmp_path):
