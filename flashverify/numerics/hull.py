@@ -80,6 +80,6 @@ def _over_runs(larger: Callable[[Tensor, Tensor], Tensor], v: Tensor, runs: Tens
         shorter = all_runs[-1]
         all_runs.append(larger(shorter[:, :-width], shorter[:, width:]))
         width *= 2
-    table = torch.cat([x.reshape(-1, v.shape[-1]) for x in all_runs])
+    table = torch.cat([x.flatten(0, 1) for x in all_runs])
     one, other = table[runs]
     return larger(one, other)

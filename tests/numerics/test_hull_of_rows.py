@@ -9,11 +9,13 @@ from flashverify.numerics import hull
 
 
 @pytest.mark.parametrize("table", [1 << 23, 40])
-@pytest.mark.parametrize("keys", [1, 2, 7, 16, 33])
-def test_every_row_has_the_range_of_its_keys(keys: int, table: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("keys", "channels"), [(1, 5), (2, 5), (7, 1), (16, 5), (33, 5), (3, 0)])
+def test_every_row_has_the_range_of_its_keys(
+    keys: int, channels: int, table: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hull, "_TABLE", table)
     draw = torch.Generator().manual_seed(keys)
-    v = torch.randn(3, keys, 5, generator=draw, dtype=torch.float64)
+    v = torch.randn(3, keys, channels, generator=draw, dtype=torch.float64)
     seen = torch.rand(3, 20, keys, generator=draw) < torch.rand(20, 1, generator=draw)
     chunk = SimpleNamespace(
         vis=seen.double(), v=v, empty=~seen.any(-1, keepdim=True), sink=None, kept=None, factor=1.0, cache={}
