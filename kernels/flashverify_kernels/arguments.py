@@ -148,7 +148,7 @@ def constants(call: CheckedCall, kind: Kind, tensors: dict[str, torch.Tensor]) -
             config,
             d=call.d,
             dv=call.dv,
-            aligned=_aligned(tensors),
+            aligned=rows_aligned(tensors),
             mask=call.mask.flags,
             precision=call.precision,
             interpreted=INTERPRETED,
@@ -158,11 +158,14 @@ def constants(call: CheckedCall, kind: Kind, tensors: dict[str, torch.Tensor]) -
     }
 
 
-def _aligned(tensors: dict[str, torch.Tensor]) -> bool:
-    """Whether rows start on multiples of 8 elements and of 16 bytes, and every offset within a head fits an int32."""
+def rows_aligned(tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether rows start on multiples of 8 elements and of 16 bytes, and every offset within a head fits an int32.
+
+    Strides of axes of size 1 count too: the only head of a view is then read as it is among the others, and sums over channels have one order.
+    """
     return all(
         x.data_ptr() % 16 == 0
-        and all(stride % 8 == 0 for stride in strides(x))
+        and all(stride % 8 == 0 for stride in x.stride()[:-1])
         and (x.shape[2] + _LARGEST_TILE) * x.stride(2) < _INT32
         for x in tensors.values()
     )

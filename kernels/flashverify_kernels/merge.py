@@ -12,7 +12,7 @@ from flashverify_kernels.device.merge import merge_backward_kernel, merge_kernel
 from flashverify_kernels.dispatch import dispatched, ops
 from flashverify_kernels.plans import launched
 from flashverify_kernels.runtime import INTERPRETED, device_error, supported
-from flashverify_kernels.views import part_view, strides, view
+from flashverify_kernels.views import part_view, view
 
 _LOG2_E = math.log2(math.e)
 _LN_2 = math.log(2)
@@ -190,10 +190,10 @@ def _launch(kernel: Any, o: torch.Tensor, *, rows_aligned: bool, **arguments: An
 
 
 def aligned(*tensors: torch.Tensor) -> bool:
-    """Whether every row of every tensor starts on 16 bytes and on a multiple of 8 elements of it."""
+    """Whether every row of every tensor starts on 16 bytes and on a multiple of 8 elements of it, axes of size 1 included."""
 
     def steps(x: torch.Tensor) -> bool:
-        return all(stride % max(8, 16 // x.element_size()) == 0 for stride in strides(x))
+        return all(stride % max(8, 16 // x.element_size()) == 0 for stride in x.stride()[:-1])
 
     return all(x.data_ptr() % 16 == 0 and steps(x) for x in tensors)
 

@@ -2,6 +2,8 @@ import pytest
 import torch
 
 from flashverify_kernels import attention, backward, forward
+from flashverify_kernels.arguments import rows_aligned
+from flashverify_kernels.merge import aligned
 
 
 def same(a, b):
@@ -24,6 +26,16 @@ def test_strides_and_alignment_do_not_matter(make_case, before, after):
     case.q, case.k, case.v = (padded(x, before, after) for x in (case.q, case.k, case.v))
     case.do = padded(case.do, before, after)
     same(plain, case.run())
+
+
+@pytest.mark.parametrize(("gap", "offset"), [(1, 1), (0, 0)])
+def test_one_head_alone_is_aligned_as_among_the_others(gap, offset):
+    memory = torch.zeros(20 * 8 * (96 + gap) + offset)
+    heads = memory[offset:].view(1, 20, 8, 96 + gap)[..., :96].transpose(1, 2)
+    alone = heads[:, 7:]
+    assert alone.data_ptr() % 16 == 0
+    assert rows_aligned({"do": alone}) == rows_aligned({"do": heads}) == (gap == 0)
+    assert aligned(alone) == aligned(heads) == (gap == 0)
 
 
 def test_the_bshd_layout_is_the_transpose(make_case):
