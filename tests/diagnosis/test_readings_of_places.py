@@ -122,7 +122,7 @@ READ = [
         planted(sinks=lambda s, sinks: sinks[:1].expand_as(sinks)),
         "The row sum that O is divided by has the sink of the first query head",
     ),
-    (CASE, LastKeyOfNarrowHeads(), "O misses the last key, on the cases that fail"),
+    (CASE, LastKeyOfNarrowHeads(), "O has the mask in which the key length is keys - 1, on the cases that fail"),
     (
         CODES + "quantised=int8/token/varied/zeros",
         codes(v_zero="k_zero"),
