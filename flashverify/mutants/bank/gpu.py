@@ -26,8 +26,8 @@ GPU = (
     Mutant(
         name="alignment_of_rows_taken_for_granted",
         file="arguments.py",
-        before="all(stride % 8 == 0 for stride in strides(x))",
-        after="all(stride >= 0 for stride in strides(x))",
+        before="all(stride % 8 == 0 for stride in x.stride()[:-1])",
+        after="all(stride >= 0 for stride in x.stride()[:-1])",
         outputs=(),
         modelled_on="ROCm/pytorch#3230: the distance of two rows said to be a multiple of 8 elements",
         gpu=True,
@@ -55,8 +55,8 @@ GPU = (
     Mutant(
         name="alignment_remembered_by_head_dim",
         file="arguments.py",
-        before="aligned=_aligned(tensors),",
-        after="aligned=vars(constants).setdefault((kind, call.d, call.dv), _aligned(tensors)),",
+        before="aligned=rows_aligned(tensors),",
+        after="aligned=vars(constants).setdefault((kind, call.d, call.dv), rows_aligned(tensors)),",
         outputs=(),
         modelled_on="pytorch/pytorch#159247: a launcher kept under a key without strides and reused for others",
         gpu=True,
