@@ -68,6 +68,16 @@ def changes_type(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def from_below_zero(x_ptr, out_ptr, N: tl.constexpr):
+    """Quotients of negative places, which Python's numbers round down and tensors towards zero: programs run apart."""
+    p = tl.program_id(0)
+    total = 0
+    for k in range(p - 5, p):
+        total += (k // 2) * 100 + k % 3
+    tl.store(out_ptr + p * N, total)
+
+
+@triton.jit
 def left_behind(x_ptr, out_ptr, N: tl.constexpr):
     """What a loop alone assigns to is used behind it."""
     p = tl.program_id(0)
@@ -103,7 +113,9 @@ def test_they_stay_together(kernel, stock_run):
 
 
 @pytest.mark.parametrize(
-    "kernel", [parts_in_a_loop, changes_type, gathers_in_a_list], ids=lambda kernel: kernel.__name__
+    "kernel",
+    [parts_in_a_loop, changes_type, gathers_in_a_list, from_below_zero],
+    ids=lambda kernel: kernel.__name__,
 )
 def test_where_they_cannot_they_run_apart(kernel, stock_run):
     opened = _launched(kernel, stock_run)
