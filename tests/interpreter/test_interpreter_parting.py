@@ -44,6 +44,16 @@ def nested(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def asks_where_it_is(x_ptr, out_ptr, N: tl.constexpr):
+    """The id of the program, asked for by those that still walk."""
+    n = tl.arange(0, N)
+    total = tl.full([N], 0.0, tl.float32)
+    for k in range(tl.program_id(0)):
+        total += tl.load(x_ptr + tl.program_id(0) * N + n) * k
+    tl.store(out_ptr + tl.program_id(0) * N + n, total)
+
+
+@triton.jit
 def parts_in_a_loop(x_ptr, out_ptr, N: tl.constexpr):
     """Programs that part in a loop, and there once more by a condition."""
     p = tl.program_id(0)
@@ -105,7 +115,9 @@ def _launched(kernel, stock_run):
     return thrice(lambda x, out: kernel[(PROGRAMS,)](x, out, N=8), x, out, stock_run=stock_run)
 
 
-@pytest.mark.parametrize("kernel", [triangle, nested, left_behind], ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize(
+    "kernel", [triangle, nested, asks_where_it_is, left_behind], ids=lambda kernel: kernel.__name__
+)
 def test_they_stay_together(kernel, stock_run):
     opened = _launched(kernel, stock_run)
 
