@@ -6,6 +6,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.interpreter import InterpreterError
 
 from flashverify.interpreter import Sanitizer, faithful, session, watch
 from flashverify.interpreter.loop_code import REWRITTEN, LoopTransformer
@@ -134,6 +135,22 @@ def test_where_they_cannot_they_run_apart(kernel, stock_run):
 
     assert opened.attempts > 1
     assert not opened.fallbacks
+
+
+@triton.jit
+def never_set(x_ptr, out_ptr, N: tl.constexpr):
+    """What program 0, which walks nothing, has not assigned to is used behind the loop."""
+    p = tl.program_id(0)
+    n = tl.arange(0, N)
+    for k in range(p):
+        x = tl.load(x_ptr + k * N + n)
+    tl.store(out_ptr + p * N + n, x)
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_name_that_a_program_never_set_is_an_error(lockstep):
+    with session(lockstep=lockstep), pytest.raises(InterpreterError, match="local variable"):
+        never_set[(PROGRAMS,)](torch.zeros(8 * PROGRAMS), torch.zeros(8 * PROGRAMS), N=8)
 
 
 def test_another_launch_with_more_turns():
