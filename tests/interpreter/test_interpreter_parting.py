@@ -99,6 +99,32 @@ def left_behind(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def changes_pointer(x_ptr, out_ptr, N: tl.constexpr):
+    """A pointer that is one to another type behind the loop: programs run apart."""
+    p = tl.program_id(0)
+    at = x_ptr + p
+    for k in range(p % 2):
+        at = (x_ptr + p).to(tl.pointer_type(tl.int32), bitcast=True)
+    tl.store(out_ptr + p * N, tl.load(at).to(tl.float32))
+
+
+@triton.jit
+def summed(x_ptr, rows, n, N: tl.constexpr):
+    total = tl.full([N], 0.0, tl.float32)
+    for k in range(rows):
+        total += tl.load(x_ptr + k * N + n) * k
+    return total
+
+
+@triton.jit
+def parts_in_a_call(x_ptr, out_ptr, N: tl.constexpr):
+    """A loop of a function, which is recorded at its first call: programs run apart."""
+    p = tl.program_id(0)
+    n = tl.arange(0, N)
+    tl.store(out_ptr + p * N + n, summed(x_ptr, p, n, N) + summed(x_ptr, p // 2, n, N))
+
+
+@triton.jit
 def gathers_in_a_list(x_ptr, out_ptr, N: tl.constexpr):
     """A list grows in the loop: programs run apart."""
     p = tl.program_id(0)
@@ -127,7 +153,7 @@ def test_they_stay_together(kernel, stock_run):
 
 @pytest.mark.parametrize(
     "kernel",
-    [parts_in_a_loop, changes_type, gathers_in_a_list, from_below_zero],
+    [parts_in_a_loop, changes_type, changes_pointer, parts_in_a_call, gathers_in_a_list, from_below_zero],
     ids=lambda kernel: kernel.__name__,
 )
 def test_where_they_cannot_they_run_apart(kernel, stock_run):
