@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Parting", "bounds_of", "whole_values"]
 
-_INT32 = np.iinfo(np.int32)
+_LARGEST = np.iinfo(np.int32).max
 
 
 def _integers(value: Any) -> Any:
@@ -90,7 +90,8 @@ class Parting:
             yield int(at[0]) if alike else self._tensor(at)
 
     def _tensor(self, at: Any) -> Any:
-        if at.min() < _INT32.min or at.max() > _INT32.max:
+        """The places that programs are at, as a tensor: its `//` and `%` are those of Python's numbers only from 0 on."""
+        if at.min() < 0 or at.max() > _LARGEST:
             self._end()
         return tl.tensor(handle(at.astype(np.int32), tl.int32), tl.int32)
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from flashverify.case.case import Case
+from flashverify.case.case import Case, Grad
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks.accuracy import check_accuracy
 from flashverify.checks.passes.execution import execute
 from flashverify.subjects import load_subject
 from flashverify.truth import Truth
-from tests.checks.naive import make
+from tests.checks.naive import attention, make
 
 CASE = Case(batch=2, heads_q=2, heads_kv=2, seq_q=5, seq_k=7, dim_qk=16, dim_v=16, dtype="fp32")
 
@@ -30,6 +30,15 @@ def test_failures_alone_are_the_failures(wrong, output):
     failures = check_accuracy(subject, found).failures()
     assert check_accuracy(subject, found, statistics=False).failures() == failures
     assert bool(failures) == (not wrong < 1e-5)
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_forward_that_no_gradient_follows_is_judged(statistics):
+    case = dataclasses.replace(CASE, grad=Grad(backward=False))
+    subject = make(lambda p: attention(p, extra=1e-3))
+    problem, _ = materialize(case)
+    assert problem.do is None
+    assert check_accuracy(subject, execute(subject, problem), statistics=statistics).failures()
 
 
 @pytest.mark.parametrize(

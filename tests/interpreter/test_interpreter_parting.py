@@ -6,6 +6,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.interpreter import InterpreterError
 
 from flashverify.interpreter import Sanitizer, faithful, session, watch
 from flashverify.interpreter.loop_code import REWRITTEN, LoopTransformer
@@ -44,6 +45,16 @@ def nested(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def asks_where_it_is(x_ptr, out_ptr, N: tl.constexpr):
+    """The id of the program, asked for by those that still walk."""
+    n = tl.arange(0, N)
+    total = tl.full([N], 0.0, tl.float32)
+    for k in range(tl.program_id(0)):
+        total += tl.load(x_ptr + tl.program_id(0) * N + n) * k
+    tl.store(out_ptr + tl.program_id(0) * N + n, total)
+
+
+@triton.jit
 def parts_in_a_loop(x_ptr, out_ptr, N: tl.constexpr):
     """Programs that part in a loop, and there once more by a condition."""
     p = tl.program_id(0)
@@ -68,6 +79,16 @@ def changes_type(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def from_below_zero(x_ptr, out_ptr, N: tl.constexpr):
+    """Quotients of negative places, which Python's numbers round down and tensors towards zero: programs run apart."""
+    p = tl.program_id(0)
+    total = 0
+    for k in range(p - 5, p):
+        total += (k // 2) * 100 + k % 3
+    tl.store(out_ptr + p * N, total)
+
+
+@triton.jit
 def left_behind(x_ptr, out_ptr, N: tl.constexpr):
     """What a loop alone assigns to is used behind it."""
     p = tl.program_id(0)
@@ -75,6 +96,32 @@ def left_behind(x_ptr, out_ptr, N: tl.constexpr):
     for k in range(p + 1):
         x = tl.load(x_ptr + k * N + n)
     tl.store(out_ptr + p * N + n, x)
+
+
+@triton.jit
+def changes_pointer(x_ptr, out_ptr, N: tl.constexpr):
+    """A pointer that is one to another type behind the loop: programs run apart."""
+    p = tl.program_id(0)
+    at = x_ptr + p
+    for k in range(p % 2):
+        at = (x_ptr + p).to(tl.pointer_type(tl.int32), bitcast=True)
+    tl.store(out_ptr + p * N, tl.load(at).to(tl.float32))
+
+
+@triton.jit
+def summed(x_ptr, rows, n, N: tl.constexpr):
+    total = tl.full([N], 0.0, tl.float32)
+    for k in range(rows):
+        total += tl.load(x_ptr + k * N + n) * k
+    return total
+
+
+@triton.jit
+def parts_in_a_call(x_ptr, out_ptr, N: tl.constexpr):
+    """A loop of a function, which is recorded at its first call: programs run apart."""
+    p = tl.program_id(0)
+    n = tl.arange(0, N)
+    tl.store(out_ptr + p * N + n, summed(x_ptr, p, n, N) + summed(x_ptr, p // 2, n, N))
 
 
 @triton.jit
@@ -95,7 +142,9 @@ def _launched(kernel, stock_run):
     return thrice(lambda x, out: kernel[(PROGRAMS,)](x, out, N=8), x, out, stock_run=stock_run)
 
 
-@pytest.mark.parametrize("kernel", [triangle, nested, left_behind], ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize(
+    "kernel", [triangle, nested, asks_where_it_is, left_behind], ids=lambda kernel: kernel.__name__
+)
 def test_they_stay_together(kernel, stock_run):
     opened = _launched(kernel, stock_run)
 
@@ -103,13 +152,31 @@ def test_they_stay_together(kernel, stock_run):
 
 
 @pytest.mark.parametrize(
-    "kernel", [parts_in_a_loop, changes_type, gathers_in_a_list], ids=lambda kernel: kernel.__name__
+    "kernel",
+    [parts_in_a_loop, changes_type, changes_pointer, parts_in_a_call, gathers_in_a_list, from_below_zero],
+    ids=lambda kernel: kernel.__name__,
 )
 def test_where_they_cannot_they_run_apart(kernel, stock_run):
     opened = _launched(kernel, stock_run)
 
     assert opened.attempts > 1
     assert not opened.fallbacks
+
+
+@triton.jit
+def never_set(x_ptr, out_ptr, N: tl.constexpr):
+    """What program 0, which walks nothing, has not assigned to is used behind the loop."""
+    p = tl.program_id(0)
+    n = tl.arange(0, N)
+    for k in range(p):
+        x = tl.load(x_ptr + k * N + n)
+    tl.store(out_ptr + p * N + n, x)
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_name_that_a_program_never_set_is_an_error(lockstep):
+    with session(lockstep=lockstep), pytest.raises(InterpreterError, match="local variable"):
+        never_set[(PROGRAMS,)](torch.zeros(8 * PROGRAMS), torch.zeros(8 * PROGRAMS), N=8)
 
 
 def test_another_launch_with_more_turns():

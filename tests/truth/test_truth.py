@@ -69,6 +69,14 @@ def test_the_conditional_mode_follows_the_given_o_and_lse() -> None:
         assert bool((same[name][1].bound <= ours[name][1].bound).all()), name
 
 
+def test_another_lse_beside_the_same_o_has_gradients_of_its_own() -> None:
+    truth, fresh = (Truth(problem(), "fp16", Form()) for _ in range(2))
+    o, lse = (truth.forward()[name][0] for name in ("o", "lse"))
+    truth.conditional(o, lse)
+    other = lse + 0.5
+    assert torch.equal(truth.conditional(o, other)["dv"][0], fresh.conditional(o, other)["dv"][0])
+
+
 @pytest.mark.parametrize("mask", [True, False])
 def test_float64_agrees_with_mpmath_within_its_own_error(mask: bool) -> None:
     inputs = problem(mask=mask)
