@@ -63,22 +63,22 @@ class Named:
         return claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED)
 
 
-def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
-    """The semantics that expect what the subject returned; None where the time was over before all were tried."""
+def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim]:
+    """The semantics that expect what the subject returned; of those that were tried where the time was over before all were."""
     found = []
     for semantics in SEMANTICS:
         claim = Claim(semantics)
         if claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED):
             found.append(claim)
         if not within():
-            return None
+            break
     return found
 
 
 def named(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
-    whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
-    records, found = _always(trials, scene, [Record(claim) for claim in whole or ()])
+    whole = _claims_of(scene, lambda: trials.within(_SHARES["always"]))  # else conditions alone may still be learned
+    records, found = _always(trials, scene, [Record(claim) for claim in whole])
     if found is not None:
         found.claims = _of_alike_details(trials, standing(trials, scene, found.claims))
         if not found.claims:
