@@ -19,6 +19,7 @@ from flashverify.diagnosis.telling_cases import telling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flashverify.case.case import Case
     from flashverify.diagnosis.conditions import Condition
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
@@ -28,7 +29,9 @@ __all__ = ["Named", "named", "named_at_places"]
 _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
-"""Further cases that it must at least not contradict, beside those with other windows; one of them has more rows and keys than any tile."""
+"""Further cases that it must at least not contradict, beside those with other windows and one that is larger than any tile."""
+_LARGE = 128
+"""Rows and keys of a sequence that the largest related cases have more: a tile, and a block of a pattern, ends within them."""
 _SHARES = {"always": 0.5, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
@@ -60,22 +63,22 @@ class Named:
         return claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED)
 
 
-def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim] | None:
-    """The semantics that expect what the subject returned; None where the time was over before all were tried."""
+def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim]:
+    """The semantics that expect what the subject returned; of those that were tried where the time was over before all were."""
     found = []
     for semantics in SEMANTICS:
         claim = Claim(semantics)
         if claim.answer(scene) in (Answer.CLEAR, Answer.EXPLAINED):
             found.append(claim)
         if not within():
-            return None
+            break
     return found
 
 
 def named(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
-    whole = _claims_of(scene, lambda: trials.left(_SHARES["always"]))
-    records, found = _always(trials, scene, [Record(claim) for claim in whole or ()])
+    whole = _claims_of(scene, lambda: trials.within(_SHARES["always"]))  # else conditions alone may still be learned
+    records, found = _always(trials, scene, [Record(claim) for claim in whole])
     if found is not None:
         found.claims = _of_alike_details(trials, standing(trials, scene, found.claims))
         if not found.claims:
@@ -137,7 +140,9 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     """The claims that no case contradicts, and what explains every case, if there is one."""
     refusal = trials.subject.supports.refusal
     tried, needed = 0, _TRIED + sum(refusal(each) is None for each in windows(scene.case))
-    others = variants(trials.subject, scene.case)
+    related = list(variants(trials.subject, scene.case))
+    large = {each for each in related if _is_large(each, scene.case)}
+    others = iter(related)
     cases = chain(islice(others, _NEEDED), other_settings(trials.subject.supports, scene.case), others)
     for variant in trials.of(cases, share=_SHARES["always"]):
         if variant is scene:
@@ -145,7 +150,8 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
         tried += 1
         records = [record for record in records if record.add(variant)]
         always = [record for record in records if record.always]
-        alone = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED and tried >= needed
+        clear = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED
+        alone = clear and tried >= needed and (not large or any(map(trials.known, large)))
         if not always or alone:
             break
     fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= needed]
@@ -158,6 +164,10 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     if not fits:
         return records, None
     return records, Named([record.claim for record in fits], (), fits[0].explained, fits[0].count(Answer.CLEAR))
+
+
+def _is_large(case: Case, start: Case) -> bool:
+    return min(case.seq_q - start.seq_q, case.seq_k - start.seq_k) >= _LARGE
 
 
 def _sometimes(trials: Trials, scene: Scene, claim: Claim, places: tuple[Condition, ...], share: float) -> Named | None:

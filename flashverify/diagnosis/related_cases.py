@@ -23,6 +23,8 @@ _SIZES = ((0, 0), (5, 7), (140, 150), (18, 34), (33, 66), (2, 130))
 """Rows and keys that are added."""
 _WIDE = 60
 """Keys that are added to a side of a window, so that a row sees several tiles."""
+_WITH_PREFIXES, _BEFORE_THE_END = (14, 14), (9, 4, 12, 7)
+"""Rows and keys that are added to sequences with prefixes, and how many keys before the last one these end."""
 _STEEP = ((8.0, 24, 2), (256.0, 40, 1))
 """Times the usual scale, with rows and keys that are added, under which weights are near 0 and near 1, and an LSE is far from 0 on both sides."""
 
@@ -92,6 +94,7 @@ def _candidates(case: Case) -> Iterator[Case | None]:
         if number == 1:
             yield from decoded(case)
             yield from _with_short_sequences(case)
+            yield from _with_prefixes_in_another_order(case)
         yield grown(case, rows, keys, regime=regime, seed=case.values.seed + 8 * number + 8)
         if number == 0:  # a side of one size may stand for another side, or for a causal mask
             yield from windows(case)
@@ -143,6 +146,21 @@ def _with_short_sequences(case: Case) -> Iterator[Case | None]:
                 wide = grown(case, rows, keys, regime="normal", seed=61 + seed, batch=3)
                 lengths: Any = (min(given), given[0] + more, min(given))
                 yield None if wide is None else _made(wide, mask=replace(wide.mask, **{name: lengths}))
+
+
+def _with_prefixes_in_another_order(case: Case) -> Iterator[Case | None]:
+    """A case of four sequences with prefixes of which neither the first nor the last one, nor the next one of all, is the longest or the shortest.
+
+    None without several prefixes. Each ends among the last keys, so that a bottom-right diagonal does not show all of its keys.
+    """
+    if len(case.mask.prefix_lengths or ()) < 2:
+        return
+    wide = grown(case, *_WITH_PREFIXES, regime="normal", seed=67, batch=len(_BEFORE_THE_END))
+    if wide is not None:
+        packed = wide.mask.packed
+        keys = [wide.seq_k] * wide.batch if packed is None else [size for _, size in packed.lengths()]
+        lengths = tuple(max(size - _BEFORE_THE_END[n % len(_BEFORE_THE_END)], 0) for n, size in enumerate(keys))
+        yield _made(wide, mask=replace(wide.mask, prefix_lengths=lengths))
 
 
 def _made(case: Case, **changes: Any) -> Case | None:

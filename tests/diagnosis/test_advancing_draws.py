@@ -8,6 +8,7 @@ import torch
 from flashverify import parse_case
 from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.state.advancing import advancing_draws
+from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify_oracles import dropout_keep
 from tests.diagnosis.planted import Plain
 
@@ -62,3 +63,11 @@ def test_launches_that_count_apart_are_said():
 @pytest.mark.parametrize("subject", [Plain(), Counting(0)], ids=["right", "another number, always the same"])
 def test_nothing_is_said_of_draws_that_stay(subject):
     assert said(subject) is None
+
+
+@pytest.mark.parametrize("afresh", [True, False])
+def test_launches_that_are_counted_are_said_though_a_first_call_fails_too(afresh):
+    found = of_a_later_call(Counting(3), parse_case(CASE), 600, Clock(), afresh=lambda: afresh)
+
+    assert found is not None
+    assert "an offset that is 3 higher in every call" in found.sentence

@@ -100,7 +100,7 @@ def of_a_later_call(
     """What is kept where a failure of any other check is one of a later call; None where it is not.
 
     A first call of another process that fails in the same way has nothing to keep: then only what a call has of the call before it is named,
-    which is right without that.
+    which is right without that, and draws that differ from call to call of one problem.
 
     Args:
         subject: the kernel under test.
@@ -111,13 +111,14 @@ def of_a_later_call(
         afresh: whether a process whose first call this is fails in the same way; None where that is not known.
     """
     end = clock.end(_LOOKING * seconds)
-    of_the_first = (
-        draws_of_the_first_call(subject, case, end)
-        or advancing_draws(subject, case, end)
-        or of_the_first_call(subject, case, end.within(_LOOKING * seconds / 2), certain=False)
-    )
-    if of_the_first is not None and not afresh():
-        return of_the_first
+    drawn = draws_of_the_first_call(subject, case, end)
+    if drawn is not None and not afresh():
+        return drawn
+    if (advancing := advancing_draws(subject, case, end)) is not None:  # the first call may be at another number too
+        return advancing
+    thing = of_the_first_call(subject, case, end.within(_LOOKING * seconds / 2), certain=False)
+    if thing is not None and not afresh():
+        return thing
     found, end = None, clock.end(_LOOKING * seconds)
     if (what := follows_another(subject, case, end)) is not None:
         found = of_the_call_before(subject, case, clock.end(_NAMING * seconds), likely=what)
