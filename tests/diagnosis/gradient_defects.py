@@ -124,6 +124,12 @@ def strided(name, strides):
     return {"at_start": read}
 
 
+def strided_after_delta(s):
+    """The kernels of the gradients read dO as if it were contiguous, that of delta does not."""
+    s.do = s.problem.do.as_strided(s.do.shape, dense(s.do)).double()
+    s.dp = (s.do @ s.v.mT) * s.keep
+
+
 def dense(x):
     return torch.empty(x.shape).stride()
 
@@ -181,8 +187,9 @@ def by_packed_rows(s):
 
 
 def of_the_last_visit(s):
-    """DQ of the last of two ranks, between which rows and keys are dealt out in turn, that has a key of the row."""
-    step = (torch.arange(s.raw.shape[2])[:, None] - torch.arange(s.raw.shape[3])) % 2
+    """DQ of the last of two ranks, with rows and keys one after the other, that has a key of the row."""
+    rows, keys = (torch.arange(n) >= n // 2 for n in s.raw.shape[2:])
+    step = (rows[:, None] != keys).long()
     last = torch.where(s.see, step, -1).amax(-1, keepdim=True)
     s.dq = s.scale * torch.where(step == last, s.inner, 0.0) @ s.k
 
@@ -369,6 +376,7 @@ DEFECTS = [
     ),
     ("dropout-of-another-call", CASE + "dropout=0.5", {"at_start": assign(keep=redrawn)}),
     ("dropout-missing-in-dp", CASE + "dropout=0.5", rows(dp=lambda s: (s.do @ s.v.mT) / (1 - s.problem.case.dropout))),
+    ("backward-strides", MANY + "do=transposed", {"at_rows": strided_after_delta}),
 ]
 
 

@@ -117,4 +117,9 @@ DEFECTS = [
     ("bitmap-of-padded-rows", PACKED + "bitmap=128,3", PaddedBits),
     ("bias-of-padded-rows", PACKED + "bias=full", PaddedBias),
     ("packed-row-for-each-sequence", EMPTY, RowPerSequence),
+    (
+        "window-sides-exchanged",
+        WINDOW + "window=3,*",
+        {"causal": lambda s, i, j: (j <= i) | True} | banded(lambda i, j, left, right: (j >= i) & (j - i <= left)),
+    ),
 ]

@@ -30,6 +30,14 @@ def _dlse_of_the_own_stripe(s):
     s.ds = s.p * (s.dp - _row(s.delta) + torch.where(own, _row(s.dlse), 0.0))
 
 
+def _dlse_of_the_last_visit(s):
+    """Of two devices with rows and keys one after the other, the one whose keys come last to a row."""
+    rows, keys = (torch.arange(n) >= n // 2 for n in s.p.shape[2:])
+    step = torch.where(s.see, (rows[:, None] != keys[None, :]).long(), -1)
+    last = step == step.amax(-1, keepdim=True)
+    s.ds = s.p * (s.dp - _row(s.delta) + torch.where(last, _row(s.dlse), 0.0))
+
+
 def _without_delta_in_the_rest(s):
     """dK alone: behind the last whole tile of 16 rows."""
     rows = s.p.shape[2]
@@ -69,6 +77,12 @@ PLANTED = {
         CASE + "dlse=yes",
         "dS in effect in dQ and dK is P (dP - delta) where row and key lie in different pieces, of 2 pieces that are dealt out in turn: "
         "dLSE is missing",
+    ),
+    "all visits of a ring but the last": (
+        lambda: stepwise(at_ds=_dlse_of_the_last_visit),
+        CASE + "causal=top-left dlse=yes",
+        "dS in effect in dQ and dK is P (dP - delta) in all pieces of keys but the last that the row sees as a ring brings them, "
+        "of pieces one after the other, one for each of the two devices: dLSE is missing",
     ),
     "dsink without the last sequence": (
         lambda: stepwise(at_sink=assign(sink_weight=lambda s: torch.cat([s.sink_weight[:-1], 0 * s.sink_weight[-1:]]))),

@@ -15,6 +15,7 @@ from flashverify.diagnosis.readings.index_forms import forms_within
 from flashverify.diagnosis.readings.masks.bits import masks_of_learned_bits
 from flashverify.diagnosis.readings.masks.extents import visible_extents
 from flashverify.diagnosis.readings.masks.pattern_blocks import hidden_blocks
+from flashverify.diagnosis.readings.masks.rules import Rule
 from flashverify.diagnosis.readings.unread import unread_inputs
 from flashverify.diagnosis.readings.weights.effect import declared_effect
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
@@ -285,7 +286,7 @@ def test_the_blocks_of_a_pattern_are_sets_of_pairs():
     wrong = see & (torch.arange(72) >= 32)
     sets = {each.words: each.where(scene) for each in visible_extents(scene, wrong)}
     dead = {each.words: each.where(scene) for each in hidden_blocks(scene)}
-    own = dead["keys of the block of the same number as the rows', where that is dead,"]
+    own = dead["keys of the block of the same number as the rows', where that is dead"]
     behind = next(where for words, where in sets.items() if "behind the first" in words and "in ascending" in words)
     least = min(int(live[i, : j + 1].sum()) - 1 for i in range(3) for j in (2, 3, 4) if live[i, j])
 
@@ -294,6 +295,13 @@ def test_the_blocks_of_a_pattern_are_sets_of_pairs():
         assert own.expand_as(see)[0, 0, i, j] == (a == b and not live[a, b])
         assert sets["the last key of each block"].expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and j % 16 == 15)
         assert behind.expand_as(see)[0, 0, i, j] == (bool(live[a, b]) and int(live[a, :b].sum()) >= least)
+
+
+def test_hidden_blocks_are_said_without_a_stray_comma():
+    first = next(each for each in hidden_blocks(look(Plain(), parse_case(PATTERN))) if "first block" in each.words)
+
+    assert Rule(first).words == "keys of the first block, where that is dead"
+    assert Rule(first, within=first).words.startswith("keys of the first block, where that is dead, in ")
 
 
 def test_sinks_that_are_another_function_are_said():

@@ -1,5 +1,6 @@
 """What a reading says of V where the weights are right: channels and keys in another order, a mean that is missing; and of an LSE without a mean of K."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,10 +8,12 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.readings import readings
+from flashverify.diagnosis.readings.moved_channels import channels_in_effect
 from flashverify.diagnosis.readings.weights.effect import effect_of
 from flashverify.diagnosis.readings.weights.gone_rows import which_are_gone
 from flashverify.diagnosis.readings.weights.lse_in_effect import Row
 from flashverify.diagnosis.readings.weights.models import DECLARED, row_shift
+from flashverify.diagnosis.readings.weights.row_factors import factors_depend
 from flashverify.diagnosis.trials import Trials
 from flashverify.subjects.interface import Forward
 from tests.diagnosis.planted import Plain, planted
@@ -124,6 +127,63 @@ def test_a_factor_of_each_row_is_said_by_what_it_depends_on():
     found = read(LogOfKeys(), NARROW)
 
     assert said(found, "The scaled products are multiplied by 0.2404 times the logarithm of the number of keys"), found
+
+
+@pytest.mark.parametrize(("right", "part"), [(False, False), (True, True)])
+def test_an_order_of_channels_that_right_cases_bear_is_said_of_all(right, part):
+    class ReversedOfManyKeys(Plain):
+        def forward(self, problem):
+            found = super().forward(problem)
+            return found if problem.case.seq_k < 12 else dataclasses.replace(found, o=found.o.flip(-1))
+
+    trials = Trials(ReversedOfManyKeys(), 300)
+    scenes = [
+        trials.scene(parse_case(NARROW.replace("seq_k=40", f"seq_k={keys}") + f"seed={keys}")) for keys in (20, 40, 33)
+    ]
+    if right:
+        assert not trials.scene(parse_case(NARROW.replace("seq_k=40", "seq_k=9"))).failures
+    (said,) = channels_in_effect(trials, scenes)
+
+    assert said.words.startswith("the channels of O are those of the channels in reverse order")
+    assert (said.part, said.words.endswith(", on the cases that fail")) == (part, part)
+
+
+class ScaleOfSeed(Plain):
+    """Logits that have another factor in each case, whatever its sizes are."""
+
+    def scale(self, problem):
+        return problem.scale * (1 + (problem.case.values.seed % 5 + 1) / 7)
+
+
+class ScaleOfHead(Plain):
+    """Logits that have another factor in each query head."""
+
+    def scale(self, problem):
+        return problem.scale * torch.tensor([1.0, 1.3, 0.7]).view(1, -1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        (ScaleOfSeed(), []),
+        (
+            ScaleOfHead(),
+            [
+                "the scaled products are multiplied by a function of the query head alone: 1 at 0, 1.3 at 1, 0.7 at 2",
+            ],
+        ),
+    ],
+)
+def test_a_factor_of_each_case_is_no_function_of_what_no_two_cases_share(subject, words):
+    trials = Trials(subject, 300)
+    sizes = ((5, 40), (8, 47), (11, 51), (12, 33))
+    texts = (
+        f"fv1 heads_q=3 heads_kv=3 seq_q={rows} seq_k={keys} dim_qk=16 dim_v=16 dtype=fp32 backward=no seed={keys}"
+        for rows, keys in sizes
+    )
+    found = factors_depend([effect_of(trials, trials.scene(parse_case(text))) for text in texts])
+
+    assert [each.words for each in found] == words
 
 
 def test_rows_that_no_program_computes_are_told_by_their_place():

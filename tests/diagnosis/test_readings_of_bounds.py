@@ -6,9 +6,10 @@ import torch
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.readings import readings
-from flashverify.diagnosis.readings.masks.bounds import BOUNDS, bounded, within
+from flashverify.diagnosis.readings.masks.bounds import BOUNDS, Within, bounded, within
 from flashverify.diagnosis.readings.masks.ends import visible_of
-from flashverify.diagnosis.readings.masks.number_forms import number_forms
+from flashverify.diagnosis.readings.masks.number_forms import NumberForm, number_forms
+from flashverify.diagnosis.readings.masks.numbers import Counts, _told_apart, _without, number_in_effect
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
 
@@ -68,6 +69,48 @@ def test_rows_tell_what_a_number_is():
         assert high == 4 or row < 4
     forms = {each.words for each in number_forms(left, [scene], found)}
     assert {"left - 2", "min(left, 3)", "left // 2 + 1", "right - 6", "3"} <= forms
+
+
+@pytest.mark.parametrize(
+    ("more", "keys", "plain", "told"),
+    [(("5,9", "2,3"), (3, 1), True, True), (("5,9",), (3,), True, False), (("5,9", "2,3"), (3, 1), False, False)],
+)
+def test_a_formula_of_one_number_is_not_told_from_others(more, keys, plain, told):
+    scenes = [look(Plain(), parse_case(f"{FORWARD}window={sides}")) for sides in more]
+    found = [[Within(torch.tensor([n]), torch.tensor([n + 1]))] for n in keys]
+    form = NumberForm("left - 2", lambda scene: scene, plain)
+
+    assert _told_apart({BOUNDS[0]: form}, found, scenes) is told
+
+
+class OddSidesHalved(Plain):
+    """A left side that is even is right."""
+
+    def window(self, i, j, left, right):
+        return super().window(i, j, left // 2 if left % 2 else left, right)
+
+
+def test_cases_with_other_numbers_that_are_right_refute_a_formula():
+    subject = OddSidesHalved()
+    trials = Trials(subject, 300)
+    texts = (FORWARD.replace("seq_k=33", f"seq_k={keys}") + f"window=5,9 seed={keys}" for keys in (33, 30))
+
+    def count(scenes):
+        return [Counts(s, subject.see(s.problem), torch.ones_like(visible_of(s)), "o") for s in scenes]
+
+    found = count([trials.scene(parse_case(text)) for text in texts])
+    words, cases = number_in_effect(trials, found, [], count)
+
+    assert words == "the mask in which the left side of the window is left // 2, on the cases that fail"
+    assert cases > 3
+
+
+def test_a_part_that_right_cases_lack_is_said():
+    padded, full = (look(Plain(), parse_case(f"{FORWARD}causal=bottom-right {more}")) for more in ("klen=30", ""))
+    see = visible_of(padded)
+
+    assert _without([Counts(padded, see, see, "o")], [full]) == ", only with key lengths"
+    assert _without([Counts(full, see, see, "o")], [padded]) == ", on the cases that fail"
 
 
 def test_a_mask_with_another_hole_has_no_number():

@@ -38,17 +38,30 @@ def test_a_case_without_rows_or_keys_is_no_right_one_to_hold_a_mask_against():
     assert [(s.case.seq_q, s.case.seq_k) for s in right_scenes(trials, last)] == [(5, 7)]
 
 
-@pytest.mark.parametrize(("factor", "said"), [(1.0, ""), (0.5, "the sink in effect is 0.5 times the declared one")])
-def test_a_sink_in_effect_that_is_the_declared_one_is_not_said(factor, said):
-    sink = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
-    logits = torch.zeros(1, 3, 4, 2, dtype=torch.float64)
-    total = torch.logaddexp(logits.logsumexp(-1), factor * sink.view(1, -1, 1))
-    inputs = SimpleNamespace(sink=sink)
+def sink_said(sinks, change):
+    """What is said of sinks that are `change` of the declared ones in four rows of two keys."""
+    sink = torch.tensor(sinks, dtype=torch.float64)
+    shape = (1, len(sinks), 4)
+    logits = torch.zeros(*shape, 2, dtype=torch.float64)
+    total = torch.logaddexp(logits.logsumexp(-1), change(sink).view(1, -1, 1))
+    case = SimpleNamespace(logits=SimpleNamespace(softcap=None), dim_qk=16)
     effect = SimpleNamespace(
-        scene=SimpleNamespace(inputs=inputs),
-        open_rows=torch.zeros(1, 3, 4, dtype=torch.bool),
-        relative=torch.full((1, 3, 4, 1), 2.0**-12),
+        scene=SimpleNamespace(inputs=SimpleNamespace(sink=sink, scale=0.3), case=case, group=1),
+        open_rows=torch.zeros(shape, dtype=torch.bool),
+        relative=torch.full((*shape, 1), 2.0**-12),
         floor=2.0**-124,
     )
+    return sink_in_effect([SimpleNamespace(effect=effect, logits=logits, shift=-total)])
 
-    assert sink_in_effect([SimpleNamespace(effect=effect, logits=logits, shift=-total)]) == said
+
+@pytest.mark.parametrize(("factor", "said"), [(1.0, ""), (0.5, "the sink in effect is 0.5 times the declared one")])
+def test_a_sink_in_effect_that_is_the_declared_one_is_not_said(factor, said):
+    assert sink_said([1.0, -2.0, 3.0], lambda x: factor * x) == said
+
+
+@pytest.mark.parametrize(
+    ("sinks", "said"),
+    [([1.0, 2.0, -0.5, 0.7], "the sink in effect is the square of the declared one"), ([1.0, 2.0], "")],
+)
+def test_a_formula_of_the_sinks_takes_more_than_two_of_them(sinks, said):
+    assert sink_said(sinks, lambda x: x * x) == said

@@ -46,17 +46,6 @@ def _live(scene: Scene) -> Iterator[tuple[Tensor, str]]:
     pairs = spread_blocks(scene, live)
     for axis, words in ((3, "keys"), (2, "rows")):
         yield _of_others(scene, axis, pairs.long().cumsum(axis) - 1), f"{words} by their place among the live blocks"
-    yield _of_others(scene, 3, _of_list(scene, pairs, 3)), "blocks of keys by their place in the list of live ones"
-    yield _of_others(scene, 2, _of_list(scene, pairs, 2)), "blocks of rows by their place in the list of live ones"
-
-
-def _of_list(scene: Scene, pairs: Tensor, axis: int) -> Tensor:
-    """The place in the list times the size of a block: the first row or key of each block has its number, the others the same."""
-    blocks = scene.case.mask.blocks
-    assert blocks is not None
-    size = blocks.rows if axis == 2 else blocks.keys
-    number = scene.at.row[:, None, :, None] if axis == 2 else scene.at.key[:, None, None, :]
-    return (pairs.long().cumsum(axis) - 1) // size + 0 * number
 
 
 def _visible(scene: Scene) -> Iterator[tuple[Tensor, str]]:

@@ -59,10 +59,8 @@ def _ignored(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
         if all(there[name] is not None for name in names):
             yield Alternative(inputs=raw(scene, with_parts(scene, **dict.fromkeys(names))))
             if "keys" in names and mask.aligned_at_end and not mask.window:
-                end = (scene.at.row + scene.case.seq_k - scene.at.rows)[
-                    :, None, :, None
-                ]  # aligned by the room for keys
-                causal = scene.at.key[:, None, None, :] <= end
+                end = scene.at.row + scene.case.seq_k - scene.at.rows  # aligned by the room for keys
+                causal = scene.at.key[:, None, None, :] <= end[:, None, :, None]
                 yield Alternative(inputs=raw(scene, with_parts(scene, keys=None, causal=causal)))
 
     return build

@@ -36,8 +36,9 @@ def _chunks(scene: Scene) -> Iterator[Alternative]:
     if left is None and right is None:
         return
     j, at = _key(scene), _position(scene)
-    widths = {(left or 0) + 1: "one more than its left side", left: "its left side", right: "its right side"}
-    widths |= {(left or 0) + (right or 0) + 1: "all keys of the window"}
+    widths = {(left or 0) + (right or 0) + 1: "all keys of the window", right: "its right side"}
+    if left is not None:
+        widths |= {left + 1: "one more than its left side", left: "its left side"}
     for width, words in widths.items():
         if not width:
             continue
@@ -62,11 +63,8 @@ def _first_keys(scene: Scene) -> Iterator[Alternative]:
     own = parts(scene).get("left")
     if own is None:
         return
-    known: list[Tensor] = [own]
     for count in _KEPT:
         wider = own | (_key(scene) < count)
-        if not any(torch.equal(wider, other) for other in known[-1:]):
-            known.append(wider)
         if not torch.equal(wider, own):
             yield Alternative(inputs=with_parts(scene, left=wider), detail=f"{count} {'key' if count == 1 else 'keys'}")
 

@@ -53,9 +53,8 @@ def _exchanged(scene: Scene) -> Iterator[Alternative]:
     j, position = _numbers(scene)
     right = 0 if window[1] is None else min(window[1], 0)
     farthest = int(position.max()) if position.numel() else 0
-    for left in dict.fromkeys(
-        (window[0], min(window[0], farthest))
-    ):  # what hides nothing may be cut to what does so too
+    # a side that hides nothing may be cut to one that does so too
+    for left in dict.fromkeys((window[0], min(window[0], farthest))):
         part = {"left": j >= position - right, "right": j <= position + left, "causal": None}
         yield Alternative(inputs=with_parts(scene, **part), detail="the causal mask is a right side of 0")
 

@@ -207,7 +207,7 @@ def _fits(scenes: list[Scene], names: frozenset[str], deadline: End, finer: bool
         if not names <= set(model.outputs) or deadline.over:
             continue
         for tile in tiles if model.tiled or weights_are_rounded else tiles[:1]:
-            if model.step == "share" and tile is None:  # one addend is the whole sum
+            if model.addend and tile is None:
                 continue
             fit = _fit(model, tile, finer, scenes, names, rights)
             if fit is not None:

@@ -26,6 +26,7 @@ class Model:
         how: is done to it, by its words.
         needs: the field of `Inputs` without which it changes nothing; empty for none.
         tiled: it depends on the tiles.
+        addend: it changes what is summed over tiles; where one tile is all, that is another step.
         several: it changes several steps; one that changes a single step is named first.
     """
 
@@ -36,6 +37,7 @@ class Model:
     how: str = ""
     needs: str = ""
     tiled: bool = False
+    addend: bool = False
     several: bool = False
 
     def acts_on(self, scene: Scene) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flashverify.outputs import BACKWARD, FORWARD, OF_DS
 
-__all__ = ["BETWEEN", "EVERYWHERE", "KEPT", "PIECES", "ROUNDED", "STEPS"]
+__all__ = ["ADDENDS", "BETWEEN", "EVERYWHERE", "KEPT", "PIECES", "ROUNDED", "STEPS"]
 
 _Row = tuple[str, str, tuple[str, ...], str, bool]
 """Step, words, outputs, the field of `Inputs` that is needed, and whether tiles matter."""
@@ -63,6 +63,8 @@ ROUNDED: tuple[_Row, ...] = (
     ("sink_term", "each row's share of dsink, {} before their sum", ("dsink",), "sink", False),
 )
 """Steps that are rounded, never cut off."""
+ADDENDS = frozenset({"share"})
+"""Steps that are the sum itself where one tile is all."""
 BETWEEN: tuple[_Row, ...] = (
     ("exponent", "logits minus what is subtracted from them, {}", EVERYWHERE, "", True),
     ("scaled_product", "the scaled products of Q and K, {}", EVERYWHERE, "", False),

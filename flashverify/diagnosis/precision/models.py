@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.diagnosis.precision.eight_bits import weight_casts
 from flashverify.diagnosis.precision.model import Model
-from flashverify.diagnosis.precision.model_tables import BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
+from flashverify.diagnosis.precision.model_tables import ADDENDS, BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
 from flashverify.diagnosis.precision.products import PRODUCTS, rounded_products
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_bits, to_dtype
 from flashverify.diagnosis.precision.settings import rounded_settings
@@ -90,7 +90,14 @@ def _single() -> Iterator[Model]:
                 continue
             text = words.format(how) if "{}" in words else f"{words} {how}"
             yield Model(
-                words=text, change=_set(name, rounding), outputs=outputs, step=name, how=how, needs=needs, tiled=tiled
+                words=text,
+                change=_set(name, rounding),
+                outputs=outputs,
+                step=name,
+                how=how,
+                needs=needs,
+                tiled=tiled,
+                addend=name in ADDENDS,
             )
     for name, words in (("q", "Q"), ("k", "K"), ("v", "V"), ("do", "dO")):
         outputs = next(row[2] for row in STEPS if row[0] == name)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
+from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.fresh import PLAIN, tested_on
 from flashverify.diagnosis.readings.masks.bounds import BOUNDS, bounded, declared_of, within
@@ -65,6 +66,8 @@ def number_in_effect(trials: Trials, found: Sequence[Counts], right: Sequence[Sc
     if not tested_on([each.scene for each in wrong]):
         return "", 0
     for bounds in ((each,) for each in BOUNDS):
+        if not trials.within():
+            return "", 0
         if words := _of_bounds(trials, bounds, wrong, right, count):
             return words
     return _of_bounds(trials, (BOUNDS[0], BOUNDS[1]), wrong, right, count) or ("", 0)
@@ -84,11 +87,14 @@ def _of_bounds(
     if again is None:
         return None
     told, scenes = told + again, [each.scene for each in (*wrong, *fresh)]
+    right = [*right, *(s for s in more if not s.failures and "o" in s.right)]
     forms = [
         list(islice(number_forms(bound, scenes, [each[n] for each in told]), _FORMS)) for n, bound in enumerate(bounds)
     ]
     contradicted: tuple[str, int] | None = None
     for chosen in islice(product(*forms), _TRIED):
+        if not trials.within():
+            break
         limits = dict(zip(bounds, chosen, strict=True))
         cases = _explained(trials, limits, scenes, wrong[0].output)
         if cases < _FEWEST or not _told_apart(limits, told, scenes):
@@ -155,11 +161,11 @@ def _words(limits: dict[Bound, NumberForm]) -> str:
 
 
 def _without(wrong: Sequence[Counts], right: Sequence[Scene]) -> str:
-    """That right cases have a part of the mask that no failing one has, or lack one that all of these have."""
+    """That right cases lack a part of the mask that all failing ones have; else that it is said of these alone."""
     failing, others = ([_parts(scene) for scene in scenes] for scenes in ([each.scene for each in wrong], right))
     for name in sorted(set().union(*failing, *others)):
         if all(name in each for each in failing) and not any(name in each for each in others):
-            return f", only with {name}"
+            return f", {in_words((Condition(name, '==', 'yes'),))}"
     return ON_FAILING
 
 

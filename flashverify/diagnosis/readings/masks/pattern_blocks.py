@@ -89,7 +89,7 @@ def hidden_blocks(scene: Scene) -> Iterator[Extent]:
     whose = "dead" if name == "blocks" else "not selected"
     for words, of in _SETS:
         yield Extent(
-            f"{words}, where {'that is' if 'block ' in words else 'those are'} {whose},",
+            f"{words}, where {'those are' if 'blocks' in words else 'that is'} {whose}",
             partial(lambda s, o: hidden_by(s, _name(s) or "blocks") & _where(s, o), o=of),
         )
 

@@ -31,7 +31,7 @@ __all__ = ["DECLARED_SUM", "LEFT_OUT", "LEFT_OUT_TERMS", "masses", "sink_in_effe
 
 
 _SINKS, _NEAR = 4, 0.02
-"""Different sinks by which a function of them shows, and how far relatively one in effect may be from row to row."""
+"""Different sinks by which a function or a formula of them shows, and how far relatively one in effect may be from row to row."""
 _ROUGH, _READABLE = 50.0, 512.0
 """Times what a weight may be off, from which on a part of a row sum is known, and times the least readable weight, from which on the sum is."""
 DECLARED_SUM = "is that of the declared weights"
@@ -192,7 +192,7 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
         near = _NEAR * (0.1 + middle.abs())
         if bool(((of - middle).abs() <= near).all()):
             return "" if abs(middle - declared_is) <= near else f"the sink in effect is {words.format(float(middle))}"
-    for words, other in sink_forms(rows[0].effect):
+    for words, other in sink_forms(rows[0].effect) if len(sinks.unique()) >= _SINKS else ():
         made = torch.cat([other(effect, sink)[heavy] for effect, sink, heavy in places])
         if bool(((made - value).abs() <= _NEAR * (0.1 + value.abs())).all()):
             return f"the sink in effect is {words}"

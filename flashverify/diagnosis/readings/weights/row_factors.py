@@ -30,6 +30,8 @@ _SAME = 0.01
 """Relative distance of factors that are the same."""
 _APART = 0.02
 """How far from 1, and from one another, some factors are."""
+_POINTS, _SHARED = 4, 2
+"""Values of a thing from which on a formula of it tells, and those that several cases share, from which on a function does."""
 _EXAMPLES = 3
 
 
@@ -54,12 +56,15 @@ def factors_depend(effects: list[Effect]) -> list[Said]:
     factor = torch.cat([row.factor for row in read])
     if float((factor - 1).abs().max()) < _APART or float(factor.max() - factor.min()) < _APART:
         return []
+    case = torch.cat([torch.full((len(row.factor),), n) for n, row in enumerate(read)])
     for name in read[0].things:
         x = torch.cat([row.things[name] for row in read])
         if (table := _function(x, factor)) is not None and len(table) > 2:
             own = "the scaled products are multiplied by"
-            if (formula := _formula(name, table)) is not None:
+            if len(table) >= _POINTS and (formula := _formula(name, table)) is not None:
                 return [Said(f"{own} {formula}", len(read))]
+            if sum(len(case[x == value].unique()) > 1 for value, _ in table) < _SHARED:
+                continue  # a factor of each case is a function of whatever differs from case to case
             some = [table[n] for n in sorted({0, len(table) // 2, len(table) - 1})][:_EXAMPLES]
             told = ", ".join(f"{y:.4g} at {x:g}" for x, y in some)
             return [Said(f"{own} a function of {name} alone: {told}", len(read), part=True)]
