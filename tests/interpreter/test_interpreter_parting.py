@@ -103,7 +103,7 @@ def changes_pointer(x_ptr, out_ptr, N: tl.constexpr):
     """A pointer that is one to another type behind the loop: programs run apart."""
     p = tl.program_id(0)
     at = x_ptr + p
-    for k in range(p % 2):
+    for _ in range(p % 2):
         at = (x_ptr + p).to(tl.pointer_type(tl.int32), bitcast=True)
     tl.store(out_ptr + p * N, tl.load(at).to(tl.float32))
 
