@@ -138,10 +138,10 @@ def test_what_a_subject_starts_ends_with_a_supervisor_that_is_killed(tmp_path, m
 
 @pytest.mark.slow
 def test_a_worker_that_has_grown_is_replaced_between_batches(tmp_path):
-    summary, _ = campaign(tmp_path / "run", "grows", workers=1, max_cases=12, batch=2, memory=200 * MIB)
+    summary, _ = campaign(tmp_path / "run", "grows", workers=1, max_cases=16, batch=2, memory=300 * MIB)
 
-    assert (summary.exit_code, summary.cases) == (0, 12)
-    assert summary.restarts == 0, "12 cases of 24 MiB and the start do not fit into one worker"
+    assert (summary.exit_code, summary.cases) == (0, 16)
+    assert summary.restarts == 0, "16 cases of 24 MiB and the start do not fit into one worker"
 
 
 def test_a_case_that_is_verified_has_the_memory_of_a_worker(tmp_path):

@@ -35,8 +35,11 @@ __all__ = ["Pool"]
 
 _MEASURED_EVERY = 0.25
 """Seconds between two looks at the memory of all workers; a look costs as much as a result."""
+_NEAR = 0.75
+"""Share of the memory that it may use from which a worker is replaced that has grown. Kernels, libraries and the caches of an allocator
+fill half of it and stay so."""
 _GROWN = 1.25
-"""Times the memory after its first task that a worker has grown to which is replaced, once it uses half of what it may."""
+"""Times the memory after its first task that such a worker uses: one that began with as much would come back as it was."""
 
 
 class Pool:
@@ -153,7 +156,7 @@ class Pool:
         used = slot.process.memory()
         slot.memory = slot.memory or used
         limit = self._setup.memory
-        if limit is not None and used > limit / 2 and used > _GROWN * slot.memory:
+        if limit is not None and used > _NEAR * limit and used > _GROWN * slot.memory:
             self._end(slot)
 
     def events(self, seconds: float) -> Iterator[tuple[Slot, Event]]:
