@@ -16,6 +16,7 @@ from flashverify.diagnosis.state.wording import tells_of_state
 from flashverify.judge.record import Diagnosis
 from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.following_others import (
+    SUPPORTS,
     CapThatStays,
     CausalThatStays,
     EveryThird,
@@ -110,6 +111,7 @@ def test_the_calls_after_which_one_is_wrong_are_said_where_nothing_explains_it()
 def test_a_subject_that_keeps_nothing_follows_no_call(subject):
     kept_nothing = subject()
     kept_nothing.contract = dataclasses.replace(kept_nothing.contract, deterministic=True)
+    kept_nothing.supports = SUPPORTS
     case = parse_case(f"{CASE} klen=9,14")
 
     assert follows_another(kept_nothing, case, Clock().end(SECONDS)) is None
