@@ -9,7 +9,6 @@ from flashverify.subjects.interface import Contract, Supports
 from flashverify_oracles import dropout_keep
 from tests.diagnosis.planted import Plain
 
-
 SUPPORTS = Supports(dtypes=("fp32",), layouts=("bhsd",), masks=("causal", "window", "key_lengths"), logits=("softcap",))
 """Narrow, for a diagnosis calls the case after one of each kind that is accepted."""
 

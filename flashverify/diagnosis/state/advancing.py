@@ -148,7 +148,9 @@ def _number(scene: Scene, kind: str, output: str, end: End) -> int | None:
         kept = torch.from_numpy(_kept(scene, kind, np.arange(start, start + _AT_ONCE, dtype=np.uint64)))
         left = torch.arange(_AT_ONCE)
         for some in (few, every):  # a few elements tell nearly all numbers
-            left = left[((kept[left] @ linear.each[:, some] + linear.rest[some] - got[some]).abs() <= near[some]).all(-1)]
+            left = left[
+                ((kept[left] @ linear.each[:, some] + linear.rest[some] - got[some]).abs() <= near[some]).all(-1)
+            ]
         if len(left):
             return start + int(left[0])
     return None
