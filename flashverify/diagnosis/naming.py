@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
-from flashverify.diagnosis.placing import placed
+from flashverify.diagnosis.placing import WHOLE, placed
 from flashverify.diagnosis.records import Record, of_one_detail, of_one_way, settled
 from flashverify.diagnosis.related_cases import variants, windows
 from flashverify.diagnosis.settings import other_settings
@@ -72,6 +72,7 @@ def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim]:
             found.append(claim)
         if not within():
             break
+    scene.memo[WHOLE] = tuple(claim.semantics for claim in found)
     return found
 
 

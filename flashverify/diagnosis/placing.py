@@ -14,14 +14,18 @@ from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from flashverify.case.case import Case
     from flashverify.diagnosis.conditions import Condition
+    from flashverify.diagnosis.hypothesis import Semantics
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["covering", "placed"]
+__all__ = ["WHOLE", "covering", "placed"]
+
+WHOLE = "semantics that explain all of it"
+"""In the memory of a run, once it was asked."""
 
 _NEEDED = 3
 """Cases that a claim must explain clearly, and cases on which its place must matter."""
@@ -43,7 +47,10 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
     telling = sorted((s for s in failing if work(s.case) <= _LARGE), key=_told, reverse=True)
     if not telling:
         return []
-    claims = list(_candidates(trials, telling[0], telling[1:3], share))
+    first, *more = telling[:3]
+    likely = list(_candidates(trials, first, more, share, start.memo.get(WHOLE, ())))
+    claims = [claim for claim in likely if _fits(claim, telling[:3])]  # the smallest case often lies at the place as a whole
+    claims = claims or list(_candidates(trials, first, more, share, SEMANTICS))
     answers: dict[int, list[Answer]] = {id(claim): [] for claim in claims}
     others = [*telling[1:], *(s for s in trials.scenes.values() if s not in telling)]
     for scene in chain(others, trials.of(_apart_cases(trials, start), share=share)):
@@ -101,7 +108,9 @@ def covering(scene: Scene) -> Iterator[tuple[Condition, Region]]:
             yield place, region
 
 
-def _candidates(trials: Trials, scene: Scene, more: list[Scene], share: float) -> Iterator[Claim]:
+def _candidates(
+    trials: Trials, scene: Scene, more: list[Scene], share: float, tried: Sequence[Semantics]
+) -> Iterator[Claim]:
     """Every semantics at every place that explains `scene`; at places on both sides of which an element lies if no other one explains `more` too."""
     groups: dict[tuple[bytes, tuple[int, int] | None], tuple[Region, list[Condition]]] = {}
     full = (*scene.case.shape_q[:3], scene.case.seq_k)
@@ -112,7 +121,7 @@ def _candidates(trials: Trials, scene: Scene, more: list[Scene], share: float) -
     apart = [group for group in groups.values() if _is_apart(scene, group[0])]
     found = False
     for chosen in (apart, [group for group in groups.values() if group not in apart]):
-        for semantics in SEMANTICS if not found else ():
+        for semantics in tried if not found else ():
             if not names <= set(semantics.outputs):
                 continue
             for region, places in chosen:

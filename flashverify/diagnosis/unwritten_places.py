@@ -14,6 +14,7 @@ from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.neighbours import neighbours, resized
 from flashverify.diagnosis.places import PLACES, region_of
 from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.untouched import untouched
 from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
@@ -81,12 +82,11 @@ def _apart(trials: Trials, case: Case) -> Iterator[Case]:
 
 def _unwritten(scene: Scene, output: str) -> Tensor | None:
     """Bool, the declared elements of an output that nobody wrote; None where another element is wrong, or the case has not that output."""
-    mask, wrong = scene.execution.unwritten.get(output), scene.failures.get(output)
+    mask, wrong = untouched(scene, output), scene.failures.get(output)
     if output not in scene.outputs:
         return None
     if mask is None or wrong is None:
         return torch.zeros(scene.outputs[output].shape, dtype=torch.bool) if wrong is None else None
-    mask = mask.cpu()
     return mask & _asked(scene, output, mask) if not bool((wrong & ~mask).any()) else None
 
 
@@ -104,6 +104,7 @@ def _rules(output: str) -> Iterator[tuple[str, _Rule]]:
         yield "channels from D on", _channels(lambda scene: scene.case.dim_qk)
     if "row" in axes:
         yield "rows that see no key", _lines(lambda scene: scene.truth.empty_rows)
+        yield "rows behind the query lengths", _lines(lambda scene: (scene.at.row >= scene.at.rows)[:, None])
         yield "rows of sequences without keys", _lines(lambda scene: (scene.at.keys == 0)[:, None])
         yield (
             "rows of sequences without keys, and rows behind the query lengths",
