@@ -54,7 +54,9 @@ def first_scene(subject: Subject, case: Case, verdict: Verdict) -> tuple[Scene, 
 def unwritten(scene: Scene, failing: dict[str, Tensor]) -> str:
     """That every failing element is one that nobody wrote; empty where not."""
     masks = {name: untouched(scene, name) for name in failing}
-    made = any(name not in scene.execution.unwritten for name in failing)  # a kernel that reads such memory makes as much
+    made = any(
+        name not in scene.execution.unwritten for name in failing
+    )  # a kernel that reads such memory makes as much
     if (made and _loads(scene)) or any(m is None or bool((failing[n] & ~m).any()) for n, m in masks.items()):
         return ""
     return f"Elements of {', '.join(failing)} are never written."

@@ -49,7 +49,9 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
         return []
     first, *more = telling[:3]
     likely = list(_candidates(trials, first, more, share, start.memo.get(WHOLE, ())))
-    claims = [claim for claim in likely if _fits(claim, telling[:3])]  # the smallest case often lies at the place as a whole
+    claims = [
+        claim for claim in likely if _fits(claim, telling[:3])
+    ]  # the smallest case often lies at the place as a whole
     claims = claims or list(_candidates(trials, first, more, share, SEMANTICS))
     answers: dict[int, list[Answer]] = {id(claim): [] for claim in claims}
     others = [*telling[1:], *(s for s in trials.scenes.values() if s not in telling)]

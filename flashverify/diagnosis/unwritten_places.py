@@ -32,6 +32,8 @@ __all__ = ["unwritten_places"]
 
 _VARIANTS, _NEIGHBOURS = 14, 30
 _SHARE = 0.4
+_APART = 5
+"""Rows more than keys, or keys more than rows, so that some have none whatever the lengths are."""
 _FEWEST = 3
 """Failing cases on which a rule must give exactly what is not written, on one of them not all of it."""
 
@@ -72,8 +74,9 @@ def unwritten_places(trials: Trials, scene: Scene, output: str) -> str:
 
 def _apart(trials: Trials, case: Case) -> Iterator[Case]:
     """Cases with rows that see no key of a sequence that has keys, and keys that no row of theirs sees."""
-    for rows, keys in ((9, 4), (4, 9)):
-        sized = resized(case, max(rows, case.seq_q), max(keys, case.seq_k))
+    rows, keys = case.seq_q, case.seq_k
+    for more, others in ((max(9, rows, keys + _APART), max(4, keys)), (max(4, rows), max(9, keys, rows + _APART))):
+        sized = resized(case, more, others)
         for causal in ("bottom-right", "top-left"):
             other = None if sized is None else change(sized, mask=replace(sized.mask, causal=causal))
             if other is not None and trials.subject.supports.refusal(other) is None:

@@ -35,8 +35,7 @@ def overwritten(subject: Subject, case: Case) -> str:
     other = set() if wider is None or subject.supports.refusal(wider) else _changed(subject, case, wider)
     names = [name for name in OUTPUTS if name in same]
     which = "a later call" if set(names) <= other else "a later call of the same shapes"
-    lies = "lies" if len(names) == 1 else "lie"
-    return f"{listed(names)} of every call {lies} in one buffer: {which} writes over what an earlier one returned."
+    return f"Every call returns {listed(names)} in one buffer: {which} writes over what an earlier one returned."
 
 
 def _changed(subject: Subject, first: Case, second: Case) -> set[str]:
