@@ -147,6 +147,7 @@ def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) 
 
 def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -> Iterator[Verdict]:
     """A failure for every output that both sides have where `|left - right|` exceeds the sum of the bounds somewhere."""
+    import numpy as np
     import torch
 
     for name, a in left.items():
@@ -158,7 +159,7 @@ def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -
         if not bool(wrong.any()):
             continue
         ratio = torch.where(wrong, torch.nan_to_num(error / bound, nan=torch.inf), -1.0)
-        at = tuple(int(i) for i in torch.unravel_index(ratio.argmax(), ratio.shape))
+        at = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
         text = (
             f"{float(a.value[at]):.9g} against {float(b.value[at]):.9g}, apart by {float(error[at]):.3g} where both bounds "
             f"allow {float(bound[at]):.3g} ({int(wrong.sum())} of {wrong.numel()} elements)"

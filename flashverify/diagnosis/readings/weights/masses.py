@@ -192,7 +192,7 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
         near = _NEAR * (0.1 + middle.abs())
         if bool(((of - middle).abs() <= near).all()):
             return "" if abs(middle - declared_is) <= near else f"the sink in effect is {words.format(float(middle))}"
-    for words, other in sink_forms(rows[0].effect) if len(sinks.unique()) >= _SINKS else ():
+    for words, other in sink_forms(rows[0].effect) if len(torch.unique(sinks)) >= _SINKS else ():
         made = torch.cat([other(effect, sink)[heavy] for effect, sink, heavy in places])
         if bool(((made - value).abs() <= _NEAR * (0.1 + value.abs())).all()):
             return f"the sink in effect is {words}"
