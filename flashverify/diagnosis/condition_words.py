@@ -44,6 +44,10 @@ _SAID = {
     ("scale_sign", "positive"): ("with a positive scale", "with a scale of 0 or below"),
     ("scale_sign", "zero"): ("with a scale of 0", "with a scale other than 0"),
     ("scale_sign", "negative"): ("with a negative scale", "with a scale of 0 or above"),
+    ("aligned", "yes"): (
+        "where rows begin at multiples of 8 elements",
+        "where some rows do not begin at a multiple of 8 elements",
+    ),
     ("group_power", "yes"): (
         "where a group has 1, 2, 4, ... query heads",
         "where the heads of a group are no power of 2",
@@ -84,7 +88,6 @@ _PARTS = {
     "expand": "k and v of stride 0 over heads",
     "strided": "strided vectors",
     "transposed": "tensors whose channels are not contiguous",
-    "aligned": "rows that begin at multiples of 8 elements",
     "given_scale": "a scale of its own",
     "paged": "pages",
     "edits": "edited elements",
@@ -134,14 +137,10 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
 
 def _at_distance(comparison: str, number: int) -> str:
     """At which keys, by how far they lie from the row's position."""
-    if number == 0:
-        side = {"==": "at", "!=": "not at", "<": "before", ">": "behind"}[comparison]
-        return f"for the key {side} the row's position" if "=" in comparison else f"for keys {side} the row's position"
-    return (
-        f"for keys {-number} or more before the row's position"
-        if comparison == "<="
-        else (f"for keys less than {-number} before the row's position, and behind it")
-    )
+    if number:
+        return f"where the key {'lies' if comparison == '<=' else 'does not lie'} {-number} or more before the row's position"
+    side = {"==": "is that at", "!=": "is not that at", "<": "lies before", ">": "lies behind"}[comparison]
+    return f"where the key {side} the row's position"
 
 
 def _said(feature: str, comparison: str, text: str) -> str | None:

@@ -2,12 +2,16 @@
 
 import math
 
+import pytest
 import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis import placing
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.conditions import in_words
+from flashverify.diagnosis.features import case_features
+from flashverify.diagnosis.learning import rules
 from flashverify.diagnosis.naming import named, named_at_places
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
@@ -15,8 +19,8 @@ from flashverify.diagnosis.state.overwriting import overwritten
 from flashverify.diagnosis.trials import Trials
 from flashverify.subjects.interface import Forward
 from tests.diagnosis import test_diagnosis
-from tests.diagnosis.conditional import gradient_where
-from tests.diagnosis.planted import Plain, planted
+from tests.diagnosis.conditional import gradient_where, rows_where, size
+from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import CASE, FORWARD
 
 
@@ -105,3 +109,44 @@ def test_an_output_that_a_later_call_writes_over_is_said():
     assert overwritten(OneBuffer(), case) == (
         "Every call returns o in one buffer: a later call of the same shapes writes over what an earlier one returned."
     )
+
+
+def test_the_room_of_tensors_is_told_from_the_lengths_in_it():
+    texts = {
+        True: ("seq_k=65", "seq_k=65 klen=64", "seq_k=80 klen=3"),
+        False: ("seq_k=64", "seq_k=63 klen=2", "seq_k=2"),
+    }
+    holds, not_so = (
+        [case_features(parse_case(f"fv1 dim_qk=8 dim_v=8 {text}")) for text in texts[of]] for of in (True, False)
+    )
+    assert [str(each) for each in rules(holds, not_so)[0].conditions] == ["room_k >= 65"]
+    alike = [case_features(parse_case(f"fv1 dim_qk=8 dim_v=8 seq_k={n}")) for n in (65, 70, 9, 64)]
+    assert [str(each) for each in rules(alike[:2], alike[2:])[0].conditions] == ["seq_k >= 65"]
+
+
+def test_rows_that_are_not_aligned_are_one_condition():
+    holds = [case_features(parse_case(f"fv1 {text}")) for text in ("offset=1", "gap=3", "offset=8 gap=4")]
+    not_so = [case_features(parse_case(f"fv1{text}")) for text in ("", " offset=8", " gap=16")]
+    (condition,) = rules(holds, not_so)[0].conditions
+    assert condition.feature == "aligned"
+    assert in_words([condition]) == "only where some rows do not begin at a multiple of 8 elements"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "subject", "conditions"),
+    [
+        (
+            FORWARD + "heads_q=2",
+            rows_where(lambda p, b, h, i: h % 2 == 1, lse=lambda s, lse, without_sink: 2 * lse),
+            "odd query heads",
+        ),
+        (
+            size(FORWARD, seq_q=65, seq_k=70) + " causal=top-left",
+            rows_where(lambda p, b, h, i: i // 64 % 2 == 1, lse=lambda s, lse, without_sink: LOG2E * lse),
+            "every second tile of 64 rows, from the second one on",
+        ),
+    ],
+)
+def test_every_second_head_and_tile_are_places(text, subject, conditions):
+    assert conditions in test_diagnosis.named(subject, text).sentence
