@@ -9,17 +9,18 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis import placing
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
-from flashverify.diagnosis.conditions import in_words
+from flashverify.diagnosis.conditions import in_words, parse
 from flashverify.diagnosis.features import case_features
 from flashverify.diagnosis.learning import rules
 from flashverify.diagnosis.naming import named, named_at_places
 from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.places import PLACES, region_of
 from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
 from flashverify.diagnosis.state.overwriting import overwritten
 from flashverify.diagnosis.trials import Trials
 from flashverify.subjects.interface import Forward
 from tests.diagnosis import test_diagnosis
-from tests.diagnosis.conditional import gradient_where, rows_where, size
+from tests.diagnosis.conditional import gradient_where, rows_where, size, where
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import CASE, FORWARD
 
@@ -132,21 +133,44 @@ def test_rows_that_are_not_aligned_are_one_condition():
     assert in_words([condition]) == "only where some rows do not begin at a multiple of 8 elements"
 
 
-@pytest.mark.slow
+DOUBLED = {"lse": lambda s, lse, without_sink: LOG2E * lse}
+
+
 @pytest.mark.parametrize(
-    ("text", "subject", "conditions"),
+    ("place", "text", "subject", "words"),
     [
         (
-            FORWARD + "heads_q=2",
-            rows_where(lambda p, b, h, i: h % 2 == 1, lse=lambda s, lse, without_sink: 2 * lse),
-            "odd query heads",
+            "head % 2 == 1",
+            FORWARD + "heads_q=4",
+            rows_where(lambda p, b, h, i: h % 2 == 1, **DOUBLED),
+            "in odd query heads, counted from 0",
         ),
         (
-            size(FORWARD, seq_q=65, seq_k=70) + " causal=top-left",
-            rows_where(lambda p, b, h, i: i // 64 % 2 == 1, lse=lambda s, lse, without_sink: LOG2E * lse),
-            "every second tile of 64 rows, from the second one on",
+            "row_tile[16] == odd",
+            size(FORWARD, seq_q=40),
+            rows_where(lambda p, b, h, i: i // 16 % 2 == 1, **DOUBLED),
+            "in every second tile of 16 rows, from the second one on",
+        ),
+        (
+            "seen >= 16",
+            size(FORWARD, seq_q=20, seq_k=30) + " causal=top-left",
+            rows_where(lambda p, b, h, i: i >= 15, **DOUBLED),
+            "in rows that see 16 keys or more",
         ),
     ],
 )
-def test_every_second_head_and_tile_are_places(text, subject, conditions):
-    assert conditions in test_diagnosis.named(subject, text).sentence
+def test_every_second_head_and_tile_and_rows_of_many_keys_are_places(place, text, subject, words):
+    condition = parse(place)
+    assert condition in PLACES
+    assert in_words([condition]) == f"only {words}"
+    scene = look(subject, parse_case(text))
+    assert Claim(one_of("lse-base-2"), (condition,)).answer(scene) is Answer.CLEAR
+    assert condition in dict(placing.covering(scene))
+    assert Claim(one_of("lse-base-2")).answer(scene) is Answer.OTHERWISE
+
+
+def test_a_distance_is_a_place():
+    subject = where(lambda p, b, h, i, j: i - j >= 16, drop_keys=lambda s, see: see & False)
+    scene = look(subject, parse_case(size(FORWARD, seq_q=24, seq_k=24)))
+    inside = region_of(scene, [parse("distance <= -16")]).pairs
+    assert bool((inside == (torch.arange(24)[:, None] - torch.arange(24) >= 16)).all())
