@@ -9,6 +9,7 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis import placing
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.conditions import in_words, parse
 from flashverify.diagnosis.features import case_features
 from flashverify.diagnosis.learning import rules
@@ -16,6 +17,7 @@ from flashverify.diagnosis.naming import named, named_at_places
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.places import PLACES, region_of
 from flashverify.diagnosis.readings.weights.in_effect import weights_in_effect
+from flashverify.diagnosis.state import suspecting
 from flashverify.diagnosis.state.overwriting import overwritten
 from flashverify.diagnosis.trials import Trials
 from flashverify.subjects.interface import Forward
@@ -174,3 +176,15 @@ def test_a_distance_is_a_place():
     scene = look(subject, parse_case(size(FORWARD, seq_q=24, seq_k=24)))
     inside = region_of(scene, [parse("distance <= -16")]).pairs
     assert bool((inside == (torch.arange(24)[:, None] - torch.arange(24) >= 16)).all())
+
+
+def test_what_goes_by_shapes_is_asked_however_long_the_question_before_took(monkeypatch):
+    now, left = [0.0], []
+    for name in ("draws_of_the_first_call", "advancing_draws", "of_the_first_call"):
+        monkeypatch.setattr(suspecting, name, lambda *args, **options: None)
+    monkeypatch.setattr(suspecting, "follows_another", lambda *args: now.append(now.pop() + 2.0))
+    monkeypatch.setattr(suspecting, "suspected", lambda subject, case, end, wide: left.append(end.left) or "")
+    clock = Clock(wall=lambda: now[0], starved=lambda: 0.0)
+    suspecting.of_a_later_call(Plain(), parse_case(CASE), 10.0, clock)
+    assert left
+    assert min(left) > 0
