@@ -44,7 +44,7 @@ def _places() -> tuple[Condition, ...]:
         found += [
             Condition(name, "==", which, tile=size) for which in ("last", "first", "later", "partial") for size in TILES
         ]
-    found += [Condition(name, "==", rest, 2) for name in ("head", "member", "row", "key") for rest in (1, 0)]
+    found += [Condition(name, "==", rest, 2) for name in ("kv_head", "head", "member", "row", "key") for rest in (1, 0)]
     found += [
         Condition(name, "==", which, tile=size)
         for name in ("key_tile", "row_tile")

@@ -10,7 +10,7 @@ from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim, agreeing
 from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.places import PLACES, Region, region_of
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _NEEDED = 3
 _LARGE = 60_000
 _RANKED = 12
 """Claims that are looked at further."""
+_HEADS = 3
+"""Kv heads of one more: of two, every second one is the first, or the last."""
 _TELLING = ((70, 90), (40, 50), (64, 64), (128, 128), (130, 20), (20, 130), (200, 100), (96, 200))
 """Rows and keys of further cases."""
 
@@ -81,6 +83,9 @@ def _apart_cases(trials: Trials, start: Scene) -> Iterator[Case]:
         sized = resized(case, rows, keys)
         if sized is not None and not trials.known(sized):
             yield sized
+    wide = grown(case, 4, 6, regime="normal", seed=71, heads_q=_HEADS * start.group, heads_kv=_HEADS)
+    if wide is not None and not trials.known(wide):
+        yield wide
 
 
 def _rank(claim: Claim) -> tuple[int, int]:

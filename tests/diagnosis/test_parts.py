@@ -70,6 +70,16 @@ def test_a_place_is_asked_first_of_the_semantics_that_explain_the_smallest_case(
     assert [str(each) for each in found.conditions] == ["key_tile[64] == partial"]
 
 
+def test_every_second_head_is_told_from_the_first_one():
+    subject = gradient_where(lambda b, h, n, c: h % 2 == 0, "dk", dk_factor=lambda s, p: 2.0)
+    trials = Trials(subject, 300.0)
+    start = trials.scene(parse_case(CASE))
+    start.memo[placing.WHOLE] = (one_of("gradient-twice"),)
+    (claim, evidence), *_ = placing.placed(trials, start, 1.0)
+    assert evidence
+    assert [str(each) for each in claim.conditions] == ["kv_head % 2 == 0"]
+
+
 def only_of_few(candidates):
     def of(trials, scene, more, share, tried):
         return candidates(trials, scene, more, share, () if tried is placing.SEMANTICS else tried)
