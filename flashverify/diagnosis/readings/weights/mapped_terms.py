@@ -107,8 +107,8 @@ def _sample(effect: Effect) -> _Row:
         # a function shows where a row has pairs of both kinds
         score = read.sum(-1) + read.shape[-1] * torch.minimum(wrong.sum(-1), (read & ~wrong).sum(-1))
         order = score.flatten().argsort(descending=True)[:_ROWS]
-        batch, head, row = torch.unravel_index(order, score.shape)
-        at = (batch, head, row)
+        _, heads, rows = score.shape
+        at = (order // (heads * rows), order // rows % heads, order % rows)  # torch.unravel_index imports sympy: a second
         tolerance = tolerance_of(effect).expand_as(read)
         memo["sampled rows"] = _Row(at, deviation.off[at], tolerance[at], read[at])
     found: _Row = memo["sampled rows"]
