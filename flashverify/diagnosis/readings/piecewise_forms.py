@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypothesis import TILES
-from flashverify.diagnosis.readings.index_forms import IndexForm, index_forms
+from flashverify.diagnosis.readings.index_forms import IndexForm, forms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,16 +39,16 @@ def pieces_within(found: Tensor, told: Tensor, most: int) -> Iterator[IndexForm]
     if len(moved) < _FEWEST:
         return
     held = found | ~told.unsqueeze(-1)
-    places = [(words, where) for words, where in some_numbers(moved, count)]
+    places = [(words, where, where(numbers)) for words, where in some_numbers(moved, count)]
     given: list[list[int]] = []
-    for form in index_forms(count - 1):
-        to = form.of(numbers)
-        inside = (to >= 0) & (to < count)
-        fits = inside & held[numbers, to.clamp(0, count - 1)]
-        if not bool(fits[moved].all()) or to[moved].tolist() in given:
+    forms, values = forms_of(count)
+    inside = (values >= 0) & (values < count)
+    allowed = inside & held[numbers, values.clamp(0, count - 1)]
+    for n in allowed[:, moved].all(1).nonzero().squeeze(1).tolist():
+        form, to, fits = forms[n], values[n], allowed[n]
+        if to[moved].tolist() in given:
             continue
-        for words, where in places:
-            here = where(numbers)
+        for words, where, here in places:
             if bool(fits[here].all()) and not bool(here.all()):
                 given.append(to[moved].tolist())
                 yield IndexForm(f"{form.words} where {words}", partial(_pieced, of=form.of, where=where))

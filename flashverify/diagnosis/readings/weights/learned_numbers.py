@@ -29,7 +29,7 @@ __all__ = ["learned_numbers"]
 
 _FORMS = 3
 """Functions of each kind that are given for a part of the logits."""
-_ROWS, _KEYS = 16, 160
+_ROWS, _KEYS = 16, 320
 """Rows that are looked at, and keys up to which a case is."""
 _ANCHORS = 8
 """Keys that are taken for right ones in turn."""
@@ -138,7 +138,7 @@ def _rows(effect: Effect, whole: Tensor) -> tuple[Tensor, Tensor] | None:
     deviation = deviation_of(effect)
     b = int(deviation.read.flatten(1).sum(1).argmax())
     told = deviation.read[b] & torch.isfinite(deviation.off[b])  # [heads, rows, keys]
-    if told.shape[1] < 2 or told.shape[1] > _KEYS // 2:
+    if told.shape[1] < 2 or told.shape[1] > _KEYS // 4:
         return None
     in_effect = whole[b] + deviation.off[b].nan_to_num(0.0)
     near = _TOLERANCES * tolerance_of(effect).expand_as(effect.weights)[b]
