@@ -144,6 +144,10 @@ def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
         yield "is multiplied by 1 - p", lambda e, z: sum_of(e, z) + math.log1p(-e.scene.case.dropout)
         yield "is divided by 1 - p", lambda e, z: sum_of(e, z) - math.log1p(-e.scene.case.dropout)
         yield (
+            "is multiplied by p / (1 - p), as if a pair were kept with the probability p",
+            lambda e, z: sum_of(e, z) + math.log(e.scene.case.dropout) - math.log1p(-e.scene.case.dropout),
+        )
+        yield (
             "is that of the kept keys, each over 1 - p",
             lambda e, z: _sink_with(e, z + kept_factor(e).log().expand_as(z)),
         )
