@@ -10,6 +10,7 @@ from flashverify.diagnosis.readings.weights.bias_terms import alibi_terms, bias_
 from flashverify.diagnosis.readings.weights.bias_values import bias_value_terms
 from flashverify.diagnosis.readings.weights.learned_numbers import learned_numbers
 from flashverify.diagnosis.readings.weights.mapped_terms import mapped_terms
+from flashverify.diagnosis.readings.weights.merge_terms import merge_terms
 from flashverify.diagnosis.readings.weights.numbering import numbered_terms
 from flashverify.diagnosis.readings.weights.operand_terms import operand_terms
 from flashverify.diagnosis.readings.weights.term import BIASES, Term, bias_of, signed
@@ -50,6 +51,7 @@ def terms_of(effect: Effect) -> Iterator[Term]:
     yield from operand_terms(case)
     yield Term(words="the key's number", kind="extra", of=lambda e: e.scene.at.key[:, None, None, :].double())
     yield Term(words="the distance of the key from the row's position", kind="extra", of=lambda e: signed(e).abs())
+    yield from merge_terms()
     yield from tile_terms(effect)
     yield from value_terms(effect)
     yield from bias_value_terms(effect.scene)
