@@ -184,8 +184,8 @@ def diagnose(
         read = again if again.tested or not read.sentences else read
     trials.release()
     asking = partial(_held, trials, starts[0], verdict.output)
-    asked_of_elements = not (remark or precise is not None or read.both)  # beside what is sure of right cases nothing is said
-    held = attempted("asking what wrong elements hold", asking, "") if asked_of_elements else ""
+    sure = bool(remark) or precise is not None or read.both
+    held = "" if sure else attempted("asking what wrong elements hold", asking, "")
     words, conditions = described(trials, starts[0], verdict.output)
     watched = "" if read.tested else watched_always(trials)
     none = sentence_of(watched or held) if watched or held else _NONE

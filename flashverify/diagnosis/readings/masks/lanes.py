@@ -39,7 +39,11 @@ def lanes(scene: Scene, wrong: Tensor, seen: Seen) -> Iterator[Extent]:
         place = number % group
         n = int(place.min())
         if n == int(place.max()):
-            words = f"every second key from the {_ORDINAL[n]} one on" if group == 2 else f"the {_ORDINAL[n]} key of each {group}"
+            words = (
+                f"every second key from the {_ORDINAL[n]} one on"
+                if group == 2
+                else f"the {_ORDINAL[n]} key of each {group}"
+            )
             yield seen(words, partial(lambda s, g, n: key_of(s) % g == n, g=group, n=n))
     for tile in TILES:
         place = number % tile

@@ -103,7 +103,11 @@ def _sample(effect: Effect) -> _Row:
         score = read.sum(-1) + read.shape[-1] * torch.minimum(wrong.sum(-1), (read & ~wrong).sum(-1))
         order = score.flatten().argsort(descending=True)[:_ROWS]
         _, heads, rows = score.shape
-        at = (order // (heads * rows), order // rows % heads, order % rows)  # torch.unravel_index imports sympy: a second
+        at = (
+            order // (heads * rows),
+            order // rows % heads,
+            order % rows,
+        )  # torch.unravel_index imports sympy: a second
         tolerance = tolerance_of(effect).expand_as(read)
         memo["sampled rows"] = _Row(at, deviation.off[at], tolerance[at], read[at])
     found: _Row = memo["sampled rows"]
