@@ -118,7 +118,7 @@ def _keys(effect: Effect, whole: Tensor) -> tuple[Tensor, Tensor] | None:
     if read is None:
         return None
     most, level = 0, read.off[:, :1]
-    for key in torch.linspace(0, read.off.shape[1] - 1, _ANCHORS).round().long().unique().tolist():
+    for key in sorted(set(torch.linspace(0, read.off.shape[1] - 1, _ANCHORS).round().long().tolist())):
         mine = read.off[:, key : key + 1]
         known = read.told & read.told[:, key : key + 1]
         right = (((read.off - mine).abs() <= _TOLERANCES * read.near) | ~known).all(0) & known.any(0)

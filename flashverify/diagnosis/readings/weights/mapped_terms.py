@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 
 from flashverify.diagnosis.readings.index_forms import constants, index_forms
@@ -102,12 +103,8 @@ def _sample(effect: Effect) -> _Row:
         # a function shows where a row has pairs of both kinds
         score = read.sum(-1) + read.shape[-1] * torch.minimum(wrong.sum(-1), (read & ~wrong).sum(-1))
         order = score.flatten().argsort(descending=True)[:_ROWS]
-        _, heads, rows = score.shape
-        at = (
-            order // (heads * rows),
-            order // rows % heads,
-            order % rows,
-        )  # torch.unravel_index imports sympy: a second
+        batch, head, row = (torch.from_numpy(each) for each in np.unravel_index(order.numpy(), score.shape))
+        at = (batch, head, row)
         tolerance = tolerance_of(effect).expand_as(read)
         memo["sampled rows"] = _Row(at, deviation.off[at], tolerance[at], read[at])
     found: _Row = memo["sampled rows"]
