@@ -6,6 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
@@ -147,7 +149,6 @@ def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) 
 
 def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -> Iterator[Verdict]:
     """A failure for every output that both sides have where `|left - right|` exceeds the sum of the bounds somewhere."""
-    import numpy as np
     import torch
 
     for name, a in left.items():

@@ -1,4 +1,4 @@
-"""Biases that are taken of another distance, key or row, by a function whose constant is learned from one case."""
+"""Biases that are taken of another distance or head, by a function whose constant is learned from one case."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
 
 
 def mapped_terms(effect: Effect) -> Iterator[Term]:
-    """What the biases of a case are under a function of the distance, of the key or of the row that its deviation allows; the simplest first."""
+    """What the biases of a case are under a function of the distance or of the head that its deviation allows; the simplest first."""
     deviation = deviation_of(effect)
     if not bool(deviation.wrong.any()) or bool(deviation.hidden.any()):
         return
@@ -66,11 +66,6 @@ def _values(effect: Effect, name: str, words: str) -> Iterator[tuple[str, Value]
         has = "has the slope" if name == "slopes" else "is that"
         yield f"{words} {has} of query head {form.words.format(*['h'] * 2)}", partial(_of_heads, of=form.of, name=name)
     if name == "bias":
-        if case.mask.packed is None:
-            for axis, letter, what in ((3, "j", "key"), (2, "i", "row")):
-                for form in index_forms(case.shape_q[2] - 1 if axis == 2 else case.seq_k - 1):
-                    took = f"{words} is that of {what} {form.words.format(*[letter] * 2)}"
-                    yield took, partial(_moved, of=form.of, axis=axis)
         return
     farthest = int(signed(effect).abs().max())
     for form in index_forms(farthest):
@@ -114,17 +109,6 @@ def _sample(effect: Effect) -> _Row:
         memo["sampled rows"] = _Row(at, deviation.off[at], tolerance[at], read[at])
     found: _Row = memo["sampled rows"]
     return found
-
-
-def _moved(effect: Effect, of: Of, axis: int) -> Tensor | None:
-    """The bias of other keys or rows less the declared one; None where a number leads out of it."""
-    bias = bias_of(effect, "bias")
-    if bias is None or effect.scene.case.mask.packed is not None:
-        return None
-    to = of(torch.arange(bias.shape[axis]))
-    if int(to.min()) < 0 or int(to.max()) >= bias.shape[axis]:
-        return None
-    return bias.index_select(axis, to) - bias
 
 
 def _of_heads(effect: Effect, of: Of, name: str) -> Tensor | None:
