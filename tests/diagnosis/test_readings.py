@@ -173,7 +173,7 @@ def test_a_right_kernel_gives_no_reading():
     assert readings(trials, scene, "o").sentences == ()
 
 
-@pytest.mark.parametrize("size", ["seq_k", "seed"])
+@pytest.mark.parametrize("size", [pytest.param("seq_k", marks=pytest.mark.thorough), "seed"])
 def test_a_factor_that_fresh_cases_refute_is_not_said(size):
     class OfTheCase(Plain):
         def add_bias(self, z, bias):
@@ -189,6 +189,7 @@ def test_a_factor_that_fresh_cases_refute_is_not_said(size):
     assert "the bias" not in said
 
 
+@pytest.mark.thorough
 def test_a_set_of_keys_that_fresh_cases_refute_is_not_said():
     class DropsByLength(Plain):
         def drop_keys(self, see):
