@@ -109,7 +109,13 @@ PLANTED = {
 }
 
 
-REPEATED = ("delta is left out", "the slope is squared", "dLSE is left out", "delta of other rows")
+REPEATED = (
+    "delta is left out",
+    "the slope is squared",
+    "dLSE is left out",
+    "delta of other rows",
+    "one head of a group",
+)
 """Words of which test_gradient_sums.py, test_gradient_places.py and test_gradient_families.py have others at narrower places."""
 
 

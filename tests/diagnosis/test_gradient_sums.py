@@ -130,8 +130,9 @@ REPEATED = (
     "dsink averaged over rows",
     "dsink of the head before",
     "no derivative of the cap at negative products",
+    "delta lost with a single row",
 )
-"""Another mean, another place of a head, and another step that is missing at some pairs."""
+"""Another mean, another place of a head, another step that is missing at some pairs, and one that is missing in some cases."""
 
 
 @pytest.mark.parametrize("name", thorough_in(REPEATED, PLANTED))

@@ -139,20 +139,22 @@ WEIGHTS = [
             " see to its end",
         ),
     ),
-    (
+    pytest.param(
         FORWARD + "sink=yes",
         planted(sinks=lambda s, sinks: sinks / 2),
         ("The sink in effect is 0.5 times the declared one",),
+        marks=pytest.mark.thorough,
     ),
     (
         HEADS + "dropout=0.25",
         planted(kept=lambda s, p, keep: keep[:, :1].expand_as(keep)),
         ("Dropout has the draws of the first head",),
     ),
-    (
+    pytest.param(
         FORWARD,
         planted(lse=lambda s, lse, _: 0.7 * lse + 0.1),
         ("The LSE is 0.7 times the row's largest logit + 0.7 times the logarithm of the row sum relative to it + 0.1",),
+        marks=pytest.mark.thorough,
     ),
 ]
 
