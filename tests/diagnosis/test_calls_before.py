@@ -120,7 +120,7 @@ def test_a_subject_that_keeps_nothing_follows_no_call(subject):
     case = parse_case(f"{SMALL} klen=9,14")
 
     assert follows_another(kept_nothing, case, Clock().end(SECONDS)) is None
-    assert of_the_call_before(kept_nothing, case, Clock().end(SECONDS)) is None
+    assert of_the_call_before(kept_nothing, case, Clock().end(3.0)) is None
 
 
 def test_what_a_kernel_does_always_is_of_no_other_call():
