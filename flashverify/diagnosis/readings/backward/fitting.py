@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -158,7 +159,11 @@ class Reading:
     def fits(self, changed: dict[str, Option], place: Place | None) -> Iterator[Formula]:
         """Formulas with these steps that give every pair of the place; of no place they give all pairs."""
         count = 1 if self.output == "dv" else 3
-        trial = Formula(output=self.output, changed=changed, numbers=(ONE,) * count, place=place)
+        yield from self.solutions(Formula(output=self.output, changed=changed, numbers=(ONE,) * count, place=place))
+
+    def solutions(self, trial: Formula) -> Iterator[Formula]:
+        """The formula with numbers that give every pair of its place; of no place all pairs."""
+        changed, place, count = trial.changed, trial.place, len(trial.numbers)
         where = self.asked if place is None else self.asked & expanded(place, self.scene)
         if not self._may_fit(trial, where):
             return
@@ -190,7 +195,7 @@ class Reading:
         for numbers in chosen:
             exact = torch.tensor([each.of(self.scene) for each in numbers], dtype=torch.float64)
             if bool(self._near(exact, values, sizes, where).all()):
-                found = Formula(output=self.output, changed=changed, numbers=numbers, place=place)
+                found = replace(trial, numbers=numbers)
                 if found.cost and not _without_effect(found):
                     yield found
 

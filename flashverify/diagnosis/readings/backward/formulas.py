@@ -84,8 +84,10 @@ class Formula:
         if any(found[name] is None for name in self.changed):
             return None
 
+        cells = None if at is None else at.nonzero(as_tuple=True)
+
         def pick(x: Tensor) -> Tensor:
-            return x if at is None else x.expand(at.shape)[at]
+            return x if at is None or cells is None else x.expand(at.shape)[cells]
 
         p_axes = s.p.dim()
         p, declared, counts = pick(found["weights"]), pick(s.p), pick(found["counts"])

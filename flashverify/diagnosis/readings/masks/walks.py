@@ -42,6 +42,10 @@ _WHOLE: tuple[tuple[str, Tiles], ...] = (
         "the last of three or more whole tiles of {walked}",
         lambda w: _whole(w) & (w.tile == w.rest - 1) & _several(w, 3),
     ),
+    (
+        "the last whole tile of {walked}, where one that needs a mask follows,",
+        lambda w: _whole(w) & (w.tile == w.rest - 1) & (w.last >= w.rest),
+    ),
     ("the first whole tile of {walked}", lambda w: _whole(w) & (w.tile == w.whole)),
     ("the first of two or more whole tiles of {walked}", lambda w: _whole(w) & (w.tile == w.whole) & _several(w, 2)),
     ("the first of three or more whole tiles of {walked}", lambda w: _whole(w) & (w.tile == w.whole) & _several(w, 3)),
