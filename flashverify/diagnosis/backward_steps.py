@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["Change", "Steps", "changed", "steps_of"]
+__all__ = ["Change", "Steps", "changed", "magnitudes_of", "steps_of"]
 
 _OF_DS = ("slope", "p", "dp", "delta", "dlse", "ds")
 _VANISHING = 2.0**-20
@@ -189,6 +189,14 @@ def changed(
             strict=None,
         )
     return found
+
+
+def magnitudes_of(scene: Scene) -> dict[str, Tensor]:
+    """The sum of the magnitudes that each element of the declared gradients of a run with dO is made of."""
+    assert scene.o is not None
+    assert scene.lse is not None
+    steps = steps_of(scene.inputs, scene.o, scene.lse)
+    return {name: part.size for name, part in _gradients(scene, scene.inputs, steps).items()}
 
 
 def _of_weights(dv: Expected, size: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten, unwritten_read, watched_always
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
+from flashverify.diagnosis.plainly_wrong import plainly_wrong
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
@@ -161,6 +162,7 @@ def diagnose(
     precise, hearing = None, Hearing(trials, verdict.output)
     if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
         precise, searches = rounding(), (named,)
+    plain = False
     for search in searches:
         if precise is not None and precise.evidence:
             break
@@ -173,17 +175,20 @@ def diagnose(
                     return ruled_diagnosis(usual, start, place, remark)
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return named_diagnosis(*answered, place, remark)
-        if search is named and not remark:
+        plain = plain or plainly_wrong(trials, starts[0])
+        if search is named and not remark and not plain:
             precise = rounding()
     if precise is not None and precise.evidence:
         return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     trials.release(_READ)
     asking = partial(_held, trials, starts[0], verdict.output)
-    held = "" if remark or precise is not None else attempted("asking what wrong elements hold", asking, "")
+    held = "" if remark or precise is not None or plain else attempted("asking what wrong elements hold", asking, "")
     read = Readings()
     for start in starts if not remark else ():  # the smallest case may have only one of what is taken for another
         again = read if read.tested else hearing.readings(start)
         read = again if again.tested or not read.sentences else read
+    if plain and not read.tested:  # readings come first where they say most
+        held = attempted("asking what wrong elements hold", asking, "")
     trials.release()
     words, conditions = described(trials, starts[0], verdict.output)
     watched = "" if read.tested else watched_always(trials)

@@ -54,7 +54,8 @@ PLANTED = {
         CASE.replace("seq_q=5 seq_k=7", "seq_q=40 seq_k=40") + "sink=yes",
         {
             "at_heads": assign(
-                dq=lambda s: s.scale * (_last_whole_twice(s) @ s.k), dk=lambda s: s.scale * (s.inner.mT @ _next_tile(s.q))
+                dq=lambda s: s.scale * (_last_whole_twice(s) @ s.k),
+                dk=lambda s: s.scale * (s.inner.mT @ _next_tile(s.q)),
             ),
             "at_sink": assign(sink_weight=lambda s: s.sink_weight / (1 + s.sink_weight)),
         },

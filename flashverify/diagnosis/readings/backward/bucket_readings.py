@@ -103,7 +103,9 @@ def _added(far: Callable[[Scene], Tensor], place: int | Callable[[int], int]) ->
         mine, count = scene.inputs.relative_buckets, scene.inputs.bucket_count
         if mine is None or count is None or scene.problem.distance_buckets is None:
             return None
-        entry = place % count if isinstance(place, int) else int(_entries(scene, torch.tensor([place(_reach(scene))]))[0])
+        entry = (
+            place % count if isinstance(place, int) else int(_entries(scene, torch.tensor([place(_reach(scene))]))[0])
+        )
         return torch.where(far(scene), entry, mine.long())
 
     return entries

@@ -70,6 +70,7 @@ def _of_rows(scene: Scene) -> Iterator[Move]:
         rows = at.rows.clamp(min=1)
         yield Move("the last row of the sequence", own.gather(2, _wide((rows - 1).clamp(max=shape[2] - 1), own)))
     yield from _heads(own, scene.group)
+    yield from _in_walks(own, at.row, at.rows, scene.group)
     yield from _sequences(own)
     yield from _in_memory(own)
 
@@ -140,6 +141,26 @@ def _in_tiles(own: Tensor, place: Tensor, length: Tensor, name: str) -> Iterator
         yield Move(f"the {name} at that place of the tile of {size} before, nothing in the first tile", first)
         ended = (own + size).masked_fill(place + size >= length, -1)
         yield Move(f"the {name} at that place of the tile of {size} behind", ended)
+
+
+def _in_walks(own: Tensor, row: Tensor, rows: Tensor, group: int) -> Iterator[Move]:
+    """The same place of the next tile, and of the one before, in a walk over the rows of all heads of a group; nothing behind its ends."""
+    row, rows = _wide(row, own), _wide(rows, own)
+    member = (torch.arange(own.shape[1]) % group).view(1, -1, 1)
+    start = own - row
+    for size in TILES:
+        within, tile, last = row % size, row // size, (rows - 1).clamp(min=0) // size
+        for words, step, at_end, other, there in (
+            ("next tile", 1, tile == last, within, member < group - 1),
+            ("tile before", -1, tile == 0, last * size + within, member > 0),
+        ):
+            found = torch.where(at_end, other, row + step * size)
+            head = torch.where(at_end, step * own.shape[2], 0)
+            gone = (found >= rows) | (at_end & ~there)
+            yield Move(
+                f"the row at that place of the {words} of {size} rows in a walk over the rows of all heads of the group",
+                (start + head + found).masked_fill(gone, -1),
+            )
 
 
 def _packed(own: Tensor, place: Tensor, sequence: Tensor, name: str) -> Iterator[Move]:

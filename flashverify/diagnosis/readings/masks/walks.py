@@ -46,6 +46,13 @@ _WHOLE: tuple[tuple[str, Tiles], ...] = (
         "the last whole tile of {walked}, where one that needs a mask follows,",
         lambda w: _whole(w) & (w.tile == w.rest - 1) & (w.last >= w.rest),
     ),
+    *(
+        (
+            f"the last of an {parity} number of whole tiles of {{walked}}",
+            lambda w, rest=rest: _whole(w) & (w.tile == w.rest - 1) & ((w.rest - w.whole) % 2 == rest),
+        )
+        for parity, rest in (("odd", 1), ("even", 0))
+    ),
     ("the first whole tile of {walked}", lambda w: _whole(w) & (w.tile == w.whole)),
     ("the first of two or more whole tiles of {walked}", lambda w: _whole(w) & (w.tile == w.whole) & _several(w, 2)),
     ("the first of three or more whole tiles of {walked}", lambda w: _whole(w) & (w.tile == w.whole) & _several(w, 3)),
@@ -60,6 +67,10 @@ _WALKED: tuple[tuple[str, Tiles], ...] = (
     (
         "the last tile of {walked} {of} where it holds one {one}",
         lambda w: _inside(w) & (w.tile == w.last) & (w.remainder == 1),
+    ),
+    (
+        "the last of an odd number of tiles of {walked}",
+        lambda w: _inside(w) & (w.tile == w.last) & ((w.last - w.begin) % 2 == 0),
     ),
     ("the first tile of {walked}", lambda w: _inside(w) & (w.tile == w.begin)),
     ("every tile of {walked} but the last", lambda w: _inside(w) & (w.tile < w.last)),
