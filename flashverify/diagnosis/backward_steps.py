@@ -191,11 +191,8 @@ def changed(
     return found
 
 
-def magnitudes_of(scene: Scene) -> dict[str, Tensor]:
-    """The sum of the magnitudes that each element of the declared gradients of a run with dO is made of."""
-    assert scene.o is not None
-    assert scene.lse is not None
-    steps = steps_of(scene.inputs, scene.o, scene.lse)
+def magnitudes_of(scene: Scene, steps: Steps) -> dict[str, Tensor]:
+    """The sum of the magnitudes that each element of the gradients of a run is made of."""
     return {name: part.size for name, part in _gradients(scene, scene.inputs, steps).items()}
 
 

@@ -55,6 +55,8 @@ _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _READ = 0.9
 """Share at whose end nothing more is read: the rest is for what the failure looks like."""
+_NAMED = 0.5
+"""Share at whose end no further name is looked for where gradients are wrong by more than rounding, of which readings say more."""
 _COMPARED, _HELD = 12, 0.85
 """Related cases whose wrong elements are held against every semantics, and the share of the time for that."""
 _FATAL = ("crash", "hang", "exception")
@@ -175,7 +177,9 @@ def diagnose(
                     return ruled_diagnosis(usual, start, place, remark)
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return named_diagnosis(*answered, place, remark)
-        plain = plain or plainly_wrong(trials, starts[0])
+        if not plain and plainly_wrong(trials, starts[0]):
+            plain = True
+            trials.hold(_NAMED)
         if search is named and not remark and not plain:
             precise = rounding()
     if precise is not None and precise.evidence:

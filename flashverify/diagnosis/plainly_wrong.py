@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.backward_steps import magnitudes_of
+from flashverify.diagnosis.backward_steps import magnitudes_of, steps_of
 from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plainly_wrong"]
 
-_SHARE = 0.25
-"""Of the sum of magnitudes that an element is made of: four times what rounding to 8 bits does to a weight."""
+_SHARE, _LOGITS = 0.1, 12.0
+"""Of the sum of magnitudes that an element is made of, and logits up to which rounding these to bf16 makes a weight no more than a twentieth wrong."""
 _USUAL = (1e-3, 1e4)
 """Sums of magnitudes that no format of 16 bits loses or passes."""
 _MOST = 6
@@ -38,7 +38,10 @@ def _plain(scene: Scene) -> bool:
         return False
     if scene.o is None or scene.lse is None:
         return False
-    sizes = magnitudes_of(scene)
+    s = steps_of(scene.inputs, scene.o, scene.lse)
+    if not s.z.numel() or float(torch.maximum(s.z.abs().where(s.see, 0.0).amax(), s.lse.abs().amax())) > _LOGITS:
+        return False
+    sizes = magnitudes_of(scene, s)
     return any(_far(scene, name, sizes[name]) for name in scene.failures if name in sizes)
 
 

@@ -13,6 +13,7 @@ from flashverify.diagnosis.readings.backward.log_weights import logarithms
 from flashverify.diagnosis.readings.backward.loop_factors import loop_factors
 from flashverify.diagnosis.readings.backward.pair_places import Place, covering_places
 from flashverify.diagnosis.readings.backward.quantity_factors import quantity_factors
+from flashverify.diagnosis.readings.backward.quick_fits import may_fit
 from flashverify.diagnosis.readings.backward.slope_fits import slope_fits
 from flashverify.diagnosis.readings.backward.together import together
 from flashverify.diagnosis.readings.backward.value_places import value_places
@@ -125,7 +126,7 @@ def _cheapest(
 ) -> Iterator[Formula]:
     """Formulas with some of these steps in the order of their cost."""
     found: list[Formula] = []
-    for changed in tried:
+    for changed in may_fit(reading, tried, place, left):
         if not left():
             break
         found += reading.fits(changed, place)

@@ -67,7 +67,13 @@ class WeighedTerms(Formula):
         """How far it is from what is declared."""
         return len({each.symbol for each in self.of if each is not _P}) + Formula.cost.fget(self)  # type: ignore[attr-defined]
 
-    def columns(self, scene: Scene, s: Steps, at: Tensor | None = None) -> Columns | None:
+    def columns(
+        self,
+        scene: Scene,
+        s: Steps,
+        at: Tensor | None = None,
+        picks: dict[str, Tensor] | None = None,  # noqa: ARG002
+    ) -> Columns | None:
         """The terms on a case, at the pairs `at`, or at all; None where the case has not such weights."""
         weights = [each.of(scene, s) for each in self.of]
         if any(each is None for each in weights):

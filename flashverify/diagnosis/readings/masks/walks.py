@@ -80,6 +80,14 @@ _WALKED: tuple[tuple[str, Tiles], ...] = (
     ("tiles of {walked} before the whole ones", lambda w: _inside(w) & (w.tile < w.whole) & (w.rest > w.whole)),
     ("tiles of {walked} behind the whole ones", lambda w: _inside(w) & (w.tile >= w.rest) & (w.rest > w.whole)),
     (
+        "tiles of {walked} {of}, behind those that its first {member} sees",
+        lambda w: _inside(w) & (w.tile > w.end_of_first),
+    ),
+    (
+        "tiles of {walked} {of}, before those that its last {member} sees",
+        lambda w: _inside(w) & (w.tile < w.begin_of_last),
+    ),
+    (
         "the first tile of {walked} behind the whole ones",
         lambda w: _inside(w) & (w.tile == w.rest) & (w.rest > w.whole),
     ),
@@ -111,7 +119,7 @@ def _worded(words: str, size: int, of: str, *, keys: bool) -> str:
     if not keys:  # a last tile of rows that is not full needs no mask either
         words = words.replace("the whole ones", "those that need no mask").replace("whole ", "")
     words = words if "{of}" in words else f"{words} {{of}}"
-    return words.format(walked=f"{size} {axis}", one=one, of=of)
+    return words.format(walked=f"{size} {axis}", one=one, of=of, member="row" if keys else "key")
 
 
 def _extent(words: str, tiles: Tiles, keys: bool, fixed: int, size: int, packed: bool) -> Extent:
