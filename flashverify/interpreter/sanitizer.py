@@ -56,6 +56,7 @@ class Sanitizer(Tagged):
                 argument, where, programs = access
                 detail = f"written by {self._writer(writer)} in the same launch"
                 self.watched.add(report(launch, programs, "race", "load", argument, at, bad, detail, where))
+            shadow.forget()
         self._shadows = {}
         super().on_finish(launch)
 
