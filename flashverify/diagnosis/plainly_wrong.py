@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.backward_steps import magnitudes_of, steps_of
+from flashverify.diagnosis.backward_steps import gradients_of, steps_of
 from flashverify.outputs import BACKWARD
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _plain(scene: Scene) -> bool:
     s = steps_of(scene.inputs, scene.o, scene.lse)
     if not s.z.numel() or float(torch.maximum(s.z.abs().where(s.see, 0.0).amax(), s.lse.abs().amax())) > _LOGITS:
         return False
-    sizes = magnitudes_of(scene, s)
+    sizes = {name: part.size for name, part in gradients_of(scene, scene.inputs, s).items()}
     return any(_far(scene, name, sizes[name]) for name in scene.failures if name in sizes)
 
 

@@ -164,8 +164,8 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
         numbered = islice(numbered_sums(start, name), _TRIED)
         weighed = islice(weighed_sums(start, name), _TRIED)
         mixed = islice(head_mixtures(start, name), _TRIED)
-        buckets = chain(bucket_formulas(start, name), bucket_additions(start, name))
-        tried: Iterator[_OfSums] = chain(numbered, mixed, sums, weighed, rows, sinks, buckets)
+        buckets, added = bucket_formulas(start, name), bucket_additions(start, name)
+        tried: Iterator[_OfSums] = chain(numbered, mixed, sums, weighed, rows, sinks, buckets, added)
         for formula in tried:
             placed = isinstance(formula, SumFormula)
             by_value = isinstance(formula, SumFormula) and formula.place.by_value

@@ -31,10 +31,14 @@ def masks_without_a_part(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], 
     for part, _ in mask.given():
         if part.name not in _DENSE:
             words = part.name.replace("_", " ")
-            yield f"the mask without its {words}", partial(_changed, lambda m, name=part.name: without_part(m, name))
+            yield f"the mask without its {words}", partial(_changed, partial(_without, part.name))
     if mask.window is not None:
         for side, changed in (("left", lambda w: (None, w[1])), ("right", lambda w: (w[0], None))):
             yield f"the mask without the {side} side of its window", partial(_changed, partial(_windowed, changed))
+
+
+def _without(name: str, mask: Mask) -> Mask:
+    return without_part(mask, name)
 
 
 def _windowed(changed: Callable[..., tuple[int | None, int | None]], mask: Mask) -> Mask | None:
@@ -50,10 +54,8 @@ def _changed(how: Callable[[Mask], Mask | None], scene: Scene) -> Tensor:
     mine = visible_of(scene)
     if case is None:
         return mine
-    see = visible(case)
+    see, at = visible(case), scene.at
     if see is None:
-        inside = (scene.at.row < scene.at.rows)[:, None, :, None] & (scene.at.key < scene.at.key_limit)[
-            :, None, None, :
-        ]
-        return inside.expand(mine.shape)
+        rows, keys = at.row < at.rows, at.key < at.key_limit
+        return (rows[:, None, :, None] & keys[:, None, None, :]).expand(mine.shape)
     return see(slice(0, scene.case.seq_q), slice(0, scene.case.seq_k)).expand(mine.shape)

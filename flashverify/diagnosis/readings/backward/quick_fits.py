@@ -84,4 +84,4 @@ def _near(reading: Reading, few: Tensor, values: Tensor, sizes: Tensor) -> list[
     numbers = scale * (inverse @ (scale * ends).unsqueeze(-1)).squeeze(-1)
     error = (target - (values @ numbers.unsqueeze(-1)).squeeze(-1)).abs()
     allowed = reading.relative * (sizes @ numbers.abs().unsqueeze(-1)).squeeze(-1) + reading.floor
-    return ((error <= allowed).all(1) & known).tolist()
+    return [bool(each) for each in (error <= allowed).all(1) & known]

@@ -43,19 +43,35 @@ def _values(scene: Scene) -> Iterator[tuple[str, _OfRow]]:
     for name in _VECTORS:
         yield f"rowsum({name})", partial(_sum, name)
     for words, change in _SUMS:
-        yield words, lambda _scene, s, change=change: change(s.do * s.o)
+        yield words, partial(_of_products, change)
     for words, of in _BOTH:
-        yield words, lambda _scene, s, of=of: of(s)
+        yield words, partial(_of_steps, of)
     for words, order in _ORDERS:
         yield f"made of dO and of O with its channels {words}", partial(_ordered, order)
     for words, of_keys in _OF_KEYS:
-        yield words, lambda _scene, s, of_keys=of_keys: of_keys(s) if s.p.shape[3] else None
+        yield words, partial(_where_keys_are, of_keys)
     if scene.case.dropout:
         for words, of_draws in _OF_DRAWS:
-            yield words, lambda other, s, of_draws=of_draws: of_draws(s) if other.case.dropout else None
+            yield words, partial(_with_dropout, of_draws)
 
 
 _VECTORS: dict[str, Callable[[Steps], Tensor]] = {"O": lambda s: s.o, "dO": lambda s: s.do, "Q": lambda s: s.q}
+
+
+def _of_products(change: Callable[[Tensor], Tensor], _scene: Scene, s: Steps) -> Tensor:
+    return change(s.do * s.o)
+
+
+def _of_steps(of: Callable[[Steps], Tensor], _scene: Scene, s: Steps) -> Tensor:
+    return of(s)
+
+
+def _where_keys_are(of: Callable[[Steps], Tensor], _scene: Scene, s: Steps) -> Tensor | None:
+    return of(s) if s.p.shape[3] else None
+
+
+def _with_dropout(of: Callable[[Steps], Tensor], scene: Scene, s: Steps) -> Tensor | None:
+    return of(s) if scene.case.dropout else None
 
 
 def _product(one: str, other: str, _scene: Scene, s: Steps) -> Tensor | None:

@@ -65,7 +65,7 @@ class WeighedTerms(Formula):
     @property
     def cost(self) -> float:
         """How far it is from what is declared."""
-        return len({each.symbol for each in self.of if each is not _P}) + Formula.cost.fget(self)  # type: ignore[attr-defined]
+        return len({each.symbol for each in self.of if each is not _P}) + super(WeighedTerms, self).cost
 
     def columns(
         self,
@@ -75,8 +75,8 @@ class WeighedTerms(Formula):
         picks: dict[str, Tensor] | None = None,  # noqa: ARG002
     ) -> Columns | None:
         """The terms on a case, at the pairs `at`, or at all; None where the case has not such weights."""
-        weights = [each.of(scene, s) for each in self.of]
-        if any(each is None for each in weights):
+        weights = [x for x in (each.of(scene, s) for each in self.of) if x is not None]
+        if len(weights) < len(self.of):
             return None
 
         cells = None if at is None else at.nonzero(as_tuple=True)
@@ -86,8 +86,8 @@ class WeighedTerms(Formula):
 
         row, dlse = s.delta.unsqueeze(-1), s.dlse.unsqueeze(-1)
         terms = ((s.dp, s.dp_size), (-row, s.delta_size.unsqueeze(-1)), (dlse, dlse.abs()))
-        values = [pick(w * x) for w, (x, _) in zip(weights, terms, strict=True)]  # type: ignore[operator]
-        sizes = [pick(torch.maximum(w.abs(), s.p) * x) for w, (_, x) in zip(weights, terms, strict=True)]  # type: ignore[union-attr]
+        values = [pick(w * x) for w, (x, _) in zip(weights, terms, strict=True)]
+        sizes = [pick(torch.maximum(w.abs(), s.p) * x) for w, (_, x) in zip(weights, terms, strict=True)]
         slope = torch.ones_like(s.p) if self.output == "dbias" else s.slope
         return Columns(values, sizes, pick(slope))
 
@@ -101,8 +101,8 @@ class WeighedTerms(Formula):
             if columns is None:
                 return s
             total = torch.stack([n.of(scene) * x for n, x in zip(self.numbers, columns.values, strict=True)]).sum(0)
-            size = torch.stack([each.of(scene, s) for each in self.of if each is not None]).abs().amax(0)  # type: ignore[arg-type]
-            size = torch.maximum(size, s.p)
+            weights = [x for x in (each.of(scene, s) for each in self.of) if x is not None]
+            size = torch.maximum(torch.stack(weights).abs().amax(0), s.p)
             if self.output == "dbias":
                 return replace(s, p=size, ds=s.formula(), dbias_ds=total)
             return replace(s, p=size, ds=total)
