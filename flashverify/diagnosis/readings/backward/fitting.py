@@ -97,7 +97,7 @@ class Reading:
             few[order[pairs.flatten()[order]][:_FEW]] = True
         return few.view(self.wrong.shape)
 
-    def _may_fit(self, formula: Formula, where: Tensor) -> bool:
+    def may_fit(self, formula: Formula, where: Tensor) -> bool:
         """Whether some of the pairs do not refute it."""
         few = where & self.few
         if not bool(few.any()):
@@ -165,7 +165,7 @@ class Reading:
         """The formula with numbers that give every pair of its place; of no place all pairs."""
         changed, place, count = trial.changed, trial.place, len(trial.numbers)
         where = self.asked if place is None else self.asked & expanded(place, self.scene)
-        if not self._may_fit(trial, where):
+        if not self.may_fit(trial, where):
             return
         part = None if OPERANDS.get(self.output) in changed else where
         columns = trial.columns(self.scene, self.steps, part)
