@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.checks.passes.logits import logits
-from flashverify.diagnosis.readings.backward.mask_parts import masks_without_a_part
 from flashverify.diagnosis.readings.backward.moves import key_moves, moved, row_moves
 from flashverify.diagnosis.readings.backward.variants import Option, added_names, draws_elsewhere, of_row
-from flashverify.diagnosis.readings.masks.other_masks import other_masks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["kept_variants", "weight_variants"]
 
-_EVERYWHERE = "weights of all pairs"
-"""Of the memo of a scene."""
 _BY_DISTANCE = ("ALiBi", "the relative bias")
 """What is added to the logits by the distance of a row and a key."""
 
@@ -100,30 +95,11 @@ def weight_variants(scene: Scene) -> Iterator[Option]:
         yield Option(f"the weights are made of Q of {words}", _with_operand("q", words), True)
     for words in key_moves(scene):
         yield Option(f"the weights are made of K of {words}", _with_operand("k", words), True)
-    if scene.inputs.visible is not None:
-        for words, where in (*masks_without_a_part(scene), *_other_masks()):
-            yield Option(f"the weights have {words}", partial(_with_mask, where), True)
     for number in range(len(scene.inputs.biases)):
         yield from _added_terms(scene, number)
     if any(name in _BY_DISTANCE for name in added_names(scene)):
         for words in row_moves(scene):
             yield Option(f"the weights take the mask and the distances of {words}", _at_row(words), True)
-
-
-def _other_masks() -> Iterator[tuple[str, Callable[[Scene], Tensor]]]:
-    """Those of other rows, heads, sequences and keys, but for what a tile of decoding kernels may see."""
-    return (each for each in other_masks() if "within what its tile" not in each[0])
-
-
-def _with_mask(where: Callable[[Scene], Tensor], scene: Scene, s: Steps) -> Tensor | None:
-    """exp(S - LSE) at the pairs of another mask."""
-    if scene.inputs.visible is None:
-        return None
-    if _EVERYWHERE not in scene.memo:
-        z = logits(replace(scene.inputs, visible=None))
-        scene.memo[_EVERYWHERE] = (z - s.lse.unsqueeze(-1)).exp() * s.some.unsqueeze(-1)
-    found: Tensor = torch.where(where(scene), scene.memo[_EVERYWHERE], 0.0)
-    return found
 
 
 def _added_terms(scene: Scene, number: int) -> Iterator[Option]:

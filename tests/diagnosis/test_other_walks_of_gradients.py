@@ -1,4 +1,4 @@
-"""Weights under another mask, walks that end early, pairs that add to a table twice, and errors too large for rounding, in gradients alone."""
+"""Walks that end early, pairs that add to a table twice, and errors too large for rounding, in gradients alone."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,22 +24,6 @@ from tests.diagnosis.stepwise import assign, stepwise
 CASE = "fv1 dim_qk=16 dim_v=16 dtype=fp32 "
 
 
-def _under(s, see):
-    """dS with the weights of other pairs."""
-    p = torch.where(see & s.some.unsqueeze(-1), (s.raw - s.lse.unsqueeze(-1)).exp(), 0.0)
-    return p * (s.dp - s.delta.unsqueeze(-1))
-
-
-def _causal(s):
-    rows, keys = s.raw.shape[2:]
-    causal = torch.arange(keys) <= torch.arange(rows)[:, None]
-    return causal if s.problem.causal else torch.ones_like(causal)
-
-
-def _mask_of_the_first_row(s):
-    return s.see[:, :, torch.arange(s.see.shape[2]) // 16 * 16]
-
-
 def _walked(s):
     """Pairs but for tiles of 16 rows behind the last row that sees the first key of a tile of 16 keys."""
     rows, keys = s.see.shape[2:]
@@ -49,19 +33,6 @@ def _walked(s):
 
 
 PLANTED = {
-    "masks of their own": (
-        "seq_q=20 seq_k=20 causal=top-left window=5,*",
-        {
-            "at_heads": assign(
-                dq=lambda s: s.scale * (_under(s, _causal(s)) @ s.k),
-                dk=lambda s: s.scale * (_under(s, _mask_of_the_first_row(s)).mT @ s.q),
-            )
-        },
-        (
-            "the weights have the mask without its window",
-            "the weights have the mask of the first row of the tile of 16 rows",
-        ),
-    ),
     "a walk that ends with the rows of the first key": (
         "seq_q=60 seq_k=60 causal=top-left window=20,*",
         {"at_heads": assign(dk=lambda s: s.scale * (_walked(s).mT @ s.q))},
