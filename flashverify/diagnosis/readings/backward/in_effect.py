@@ -55,6 +55,8 @@ _LISTED = 150
 """Formulas of dS that are looked at: the runs that there are refute most of them at once."""
 _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
+_PARTIAL = 6
+"""Formulas of a sum that some cases are right in spite of, after which none is looked for that no case is."""
 _ASKED, _MOST_ASKED = 4, 10
 """Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
 _MORE_PARTS = "; cases that have more parts are wrong in another way as well"
@@ -156,7 +158,7 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
     for name in OF_SUMS:
         if name not in scene.failures or name in read or (name == "drelative_bias" and "dq" in scene.failures):
             continue  # a table is a sum of the dS that dQ shows
-        said, second = "", None
+        said, second, partial = "", None, 0
         start = _telling(trials, scene, name)
         sums = islice(sum_formulas(start, name, trials.left), _SUMS)
         rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
@@ -173,8 +175,10 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
             if held is not None and held.always:
                 said = formula.words(scene.inputs.dlse is not None) + _MORE_PARTS * held.otherwise
                 break
-            if held is not None and second is None:
-                second = formula, held
+            if held is not None:
+                second, partial = second or (formula, held), partial + 1
+            if partial > _PARTIAL:  # a small case does not tell them apart
+                break
         if not said and second is not None:
             formula, held = second
             when = reservation(trials, start, name, _build(formula), held)
