@@ -40,6 +40,7 @@ DEFECTS: tuple[Mutant, ...] = (
         outputs=("o", "lse"),
         modelled_on="a place in a page used for the number of a key: with pages decoding takes the bias and the distance of ALiBi of the key that has the same slot in the first page; the first page is right, and so is all without pages, without bias and without ALiBi",
         subject="bundled-decode",
+        needs=("paged",),
     ),
     Mutant(
         name="s11_merged_lse_of_a_mean",

@@ -14,6 +14,7 @@ DEFECTS: tuple[Mutant, ...] = (
         after="    return window if None not in window else (None, None)\n\n\ndef _all_keys(",
         outputs=_EVERY,
         modelled_on="flashinfer-ai/flashinfer#633: a window that counts where both of its sides are given alone: one with a single side is ignored, in all kernels, so that rows see what a causal mask or nothing hides; windows with two sides are right",
+        needs=("window",),
     ),
     Mutant(
         name="s11_keys_padded_on_the_left",
@@ -22,6 +23,7 @@ DEFECTS: tuple[Mutant, ...] = (
         after="    k0, sk, k_end = rows_of(sequences.cu_k, sequences.k_lengths, b, sizes.sk)\n    k0 = k0 + sk - k_end\n",
         outputs=_EVERY,
         modelled_on="two sides of padding: the forward takes the keys and values that count for the last ones of the room, as of batches that are padded on the left, not for the first ones: it reads padding where a key length is below the room; the backward reads the right ones with a wrong O and LSE; full lengths, packed sequences and calls without lengths are right",
+        needs=("key_lengths",),
     ),
     Mutant(
         name="s11_bits_of_a_byte_from_the_high_end",
