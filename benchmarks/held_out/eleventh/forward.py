@@ -13,7 +13,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="    return window\n\n\ndef _all_keys(",
         after="    return window if None not in window else (None, None)\n\n\ndef _all_keys(",
         outputs=_EVERY,
-        modelled_on="flashinfer-ai/flashinfer#633: a window that counts where both of its sides are given alone: one with a single side is ignored, in all kernels, so that rows see what a causal mask or nothing hides; windows with two sides are right",
+        modelled_on="flashinfer-ai/flashinfer#633: a window that counts where both of its sides are given alone: one with a single side is ignored, in all kernels, so that rows see the keys that it hides; windows with two sides, and a causal mask beside it, are right",
         needs=("window",),
     ),
     Mutant(
@@ -120,6 +120,6 @@ DEFECTS: tuple[Mutant, ...] = (
         before="    return divisor, m_i + tl.log2(divisor)\n",
         after="    return divisor, m_i + tl.log(divisor)\n",
         outputs=("lse", "dq", "dk", "dv", "dbias", "dsink", "drelative_bias"),
-        modelled_on="one logarithm in the wrong base: the LSE is the maximum in base 2 plus the natural log of the row sum, converted as a whole: too small by up to 0.31 log of the row sum; O is right, gradients follow the wrong LSE; rows that see one key are right",
+        modelled_on="one logarithm in the wrong base: the LSE is the maximum in base 2 plus the natural log of the row sum, converted as a whole: too small by 0.31 times the log of the row sum; O is right, gradients follow the wrong LSE; rows that see one key are right",
     ),
 )

@@ -20,7 +20,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="        start, stop = segment(limits, part)\n",
         after="        start, stop = segment(limits, part)\n        dq = tl.full([BLOCK_M, BLOCK_D], 0.0, tl.float32)\n",
         outputs=("dq",),
-        modelled_on="an accumulator that each of several loops begins anew: dQ is the share of the last loop alone, over the tiles of keys at the right edge of the mask (the diagonal, a last tile that is not whole, tiles under bits); wholly visible tiles and those at the left edge of a window are lost, and dQ is 0 where there are no others; a single tile that needs its mask, dK, dV and dbias are right",
+        modelled_on="an accumulator that each of several loops begins anew: dQ is the share of the last loop alone, over the tiles of keys at the right edge of the mask (the diagonal, a last tile that is not whole, tiles under bits); wholly visible tiles and those at the left edge of a window are lost, and dQ is 0 where there are no others; right where no tile of keys is wholly visible, in dK, dV and dbias",
         needs=("backward",),
     ),
     Mutant(

@@ -27,7 +27,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
         before="    s = logits(p, k).masked_fill(~see, -torch.inf)\n",
         after="    s = logits(p, k) - 10000.0 * ~see\n",
         outputs=("o", "lse", "dq", "dk", "dv", "dbias"),
-        modelled_on="vllm-project/vllm#4405: a mask that is added as -10000: a row that sees no key averages over all of them, hidden ones and padding, with an LSE of about -10000; rows that see a key are right unless a hidden logit lies some 10000 above its visible ones",
+        modelled_on="vllm-project/vllm#4405: a mask that is added as -10000: a row that sees no key has the softmax over all of them, hidden ones and padding, with an LSE of about -10000; rows that see a key are right unless a hidden logit lies some 10000 above its visible ones",
     ),
     OwnDefect(
         name="s11_product_of_the_last_chunk",

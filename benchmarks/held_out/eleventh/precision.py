@@ -13,8 +13,8 @@ DEFECTS: tuple[Mutant, ...] = (
         before="                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)",
         after="                p = p.to(tl.bfloat16)\n"
         "                acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision=PRECISION)",
-        outputs=("o",),
-        modelled_on="precision: a type that is written into the kernel: the weights are rounded to bf16 before the product with V, whatever the dtype of the inputs: O has bf16's precision in fp16 and fp32; bf16 and the LSE are right",
+        outputs=("o", "dq", "dk", "delta", "dbias", "dsink", "drelative_bias"),
+        modelled_on="precision: a type that is written into the kernel: the weights are rounded to bf16 before the product with V, whatever the dtype of the inputs: O has bf16's precision in fp16 and fp32; bf16, the LSE and dV are right, dQ and dK follow the O that is imprecise",
     ),
     Mutant(
         name="s11_dq_summed_in_16_bits",
