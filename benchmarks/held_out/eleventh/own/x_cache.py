@@ -10,7 +10,7 @@ import triton.language as tl
 
 from flashverify import Supports, subject
 
-STEP = 32
+STEP = 128
 
 
 @triton.jit
