@@ -60,6 +60,7 @@ _HELD = 0.98
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
+_UNDESCRIBED = "What it depends on was not found out."
 _NOT_FINITE = ("nan", "inf", "-inf", "mixed")
 
 
@@ -150,10 +151,12 @@ def diagnose(
             starts.insert(0, other)
     for start in starts:
         trials.keep(start)
+    describe = partial(described, trials, starts[0], verdict.output)
+    describing = partial(attempted, "describing the failure", describe, (_UNDESCRIBED, ()))
     said, shown = unwritten_read(trials, starts[0])
     if said:
         sentence = sentence_of(said)
-        words, conditions = described(trials, starts[0], verdict.output)
+        words, conditions = describing()
         evidence = f"The loads are watched; {shown} further cases show the same one."
         return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
     cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
@@ -191,7 +194,7 @@ def diagnose(
     asking = partial(as_if_on_related_cases, trials, starts[0], verdict.output, _HELD)
     sure = bool(remark) or precise is not None or read.both
     held = "" if sure else attempted("asking what wrong elements hold", asking, "")
-    words, conditions = described(trials, starts[0], verdict.output)
+    words, conditions = describing()
     watched = "" if read.tested else watched_always(trials)
     none = sentence_of(watched or held) if watched or held else _NONE
     said, form, evidence = (none, "", "") if precise is None else (precise.sentence, precise.form, "")
