@@ -46,5 +46,6 @@ def test_a_description_that_fails_takes_nothing_else_away(monkeypatch, capsys):
     subject = planted(scale=lambda self, problem: 1.37 * problem.scale)
     case = parse_case(TEXT)
     found = diagnosing.diagnose(subject, case, first_failure(subject, case), seconds=5)
-    assert found.place and "What it depends on was not found out." in found.sentence
+    assert found.place
+    assert "What it depends on was not found out." in found.sentence
     assert "describing the failure failed: RuntimeError: planted" in capsys.readouterr().err
