@@ -60,7 +60,7 @@ _HELD = 0.98
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
-_UNDESCRIBED = "What it depends on was not found out."
+_UNDESCRIBED: tuple[str, tuple[str, ...]] = ("What it depends on was not found out.", ())
 _NOT_FINITE = ("nan", "inf", "-inf", "mixed")
 
 
@@ -152,7 +152,7 @@ def diagnose(
     for start in starts:
         trials.keep(start)
     describe = partial(described, trials, starts[0], verdict.output)
-    describing = partial(attempted, "describing the failure", describe, (_UNDESCRIBED, ()))
+    describing = partial(attempted, "describing the failure", describe, _UNDESCRIBED)
     said, shown = unwritten_read(trials, starts[0])
     if said:
         sentence = sentence_of(said)
