@@ -10,6 +10,28 @@ from tests.diagnosis.explaining import explained
 from tests.diagnosis.planted import LOG2E, Plain, planted
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, named
 
+
+def _reach(problem):
+    return len(problem.distance_buckets) // 2
+
+
+def _both(problem):
+    own, after = problem.distance_buckets[_reach(problem) :][:2].tolist()
+    return own != after
+
+
+def _least(problem):
+    """The least largest distance that a table of this size may have."""
+    count = problem.relative_bias.shape[-1]
+    return (count // 2 if _both(problem) else count) // 2 + 1
+
+
+def _by_buckets(attention, problem, reach, both):
+    """The buckets of a table with another reach, or with other directions."""
+    buckets = t5_buckets(problem.relative_bias.shape[-1], reach, bidirectional=both).long()
+    return buckets[attention.relative_distance(attention.distance(problem), reach) + reach]
+
+
 DEFECTS = [
     ("relative-bias-missing", FORWARD + "relative_bias=6,4", {"table": lambda s, table: 0 * table}),
     ("relative-bias-without-log2e", FORWARD + "relative_bias=6,4", {"table": lambda s, table: table / LOG2E}),
@@ -17,7 +39,7 @@ DEFECTS = [
     (
         "relative-bias-one-direction",
         FORWARD + "relative_bias=8,20,both",
-        {"buckets": lambda s, p: t5_buckets(8, 20, bidirectional=False).long()[s.distance(p) + 20]},
+        {"buckets": lambda s, p: _by_buckets(s, p, _reach(p), False)},
     ),
     (
         "relative-bias-distance-sign",
@@ -41,7 +63,7 @@ DEFECTS = [
     (
         "relative-bias-max-distance-off-by-one",
         FORWARD + "relative_bias=6,5",
-        {"relative_distance": lambda s, d, reach: torch.where(d == -4, -5, d).clamp(-reach, reach)},
+        {"buckets": lambda s, p: _by_buckets(s, p, max(_reach(p) - 1, _least(p)), _both(p))},
     ),
     (
         "relative-bias-off-by-one",
