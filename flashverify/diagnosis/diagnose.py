@@ -23,7 +23,13 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
-from flashverify.diagnosis.starting import in_fp32, smaller_with_a_launch, with_usual_settings, without_padding
+from flashverify.diagnosis.starting import (
+    and_the_first,
+    in_fp32,
+    smaller_with_a_launch,
+    with_usual_settings,
+    without_padding,
+)
 from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.suspecting import of_a_later_call
@@ -124,7 +130,8 @@ def diagnose(
         name = next(iter(failing))
         which = attempted("asking what is written", lambda: unwritten_places(trials, scene, name), "")
         return Diagnosis("not-written", f"{sentence[:-1]}: {which}." if which else sentence, place=place)
-    kept = attempted("asking for state", of_a_later_one, None)
+    alone = asked() is True
+    kept = None if alone else attempted("asking for state", of_a_later_one, None)
     if kept is not None:
         return kept
     starts = [scene] if work(scene.case) <= LARGEST else []
@@ -142,13 +149,13 @@ def diagnose(
             starts = [twin]
         else:
             remark = f" The same case is right in fp32: the defect is one of {starts[0].case.dtype}."
-    if first is not None and first != case and work(first) <= LARGEST:
-        starts += [again for again in (trials.scene(first),) if again is not None and again.failures]
+    larger = None if first == case else first
+    starts = starts or list(and_the_first(trials, [], larger))
     if not starts:
         return Diagnosis(sentence="The case is too large for hypotheses.", place=place)
-    for more in (smaller_with_a_launch, with_usual_settings) if starts else ():
-        if (other := more(trials, starts[0])) is not None:
-            starts.insert(0, other)
+    for more in (smaller_with_a_launch, with_usual_settings):
+        if (told_by := more(trials, starts[0])) is not None:
+            starts.insert(0, told_by)
     for start in starts:
         trials.keep(start)
     describe = partial(described, trials, starts[0], verdict.output)
@@ -169,7 +176,7 @@ def diagnose(
     for search in searches:
         if precise is not None and precise.evidence:
             break
-        for start in starts:
+        for start in and_the_first(trials, starts, larger):
             answer = search(trials, start) if trials.left() else None
             if answer is not None and (start is starts[0] or answer.explains(starts[0])):
                 ruling = hearing.ruling(start, answer)
@@ -185,11 +192,18 @@ def diagnose(
             precise = rounding()
     if precise is not None and precise.evidence:
         return structs.replace(precise, sentence=precise.sentence + remark, place=place)
+    kept = attempted("asking for state", of_a_later_one, None) if alone else None
+    if kept is not None:  # a first call fails likewise: it has nothing of another one
+        return kept
     trials.release(_READ)
     read = Readings()
-    for start in starts if not remark else ():  # the smallest case may have only one of what is taken for another
-        again = read if read.tested else hearing.readings(start)
+    for start in (
+        and_the_first(trials, starts, larger) if not remark else ()
+    ):  # the smallest case may have only one of what is taken for another
+        again = hearing.readings(start)
         read = again if again.tested or not read.sentences else read
+        if read.tested:
+            break
     trials.release()
     asking = partial(as_if_on_related_cases, trials, starts[0], verdict.output, _HELD)
     sure = bool(remark) or precise is not None or read.both

@@ -20,19 +20,35 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["in_fp32", "smaller_with_a_launch", "with_usual_settings", "without_padding"]
+__all__ = ["and_the_first", "in_fp32", "smaller_with_a_launch", "with_usual_settings", "without_padding"]
 
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _OTHER_VALUES = (81, 82)
 """Seeds of values, beside its own, that a case in fp32 is asked with."""
 
+_SHARE_FIRST = 0.8
+"""Of the time, after which the case that was seen first is not run."""
 _SHARE = 0.5
 """Of the time, after which no case of either kind is tried: the large case may have taken most of it."""
 _LARGE = 12_000
 """Pairs of rows and keys, over all heads, from which on a small case with other launch parameters is looked for."""
 _ROWS, _KEYS = 4, 290
 """Of such a case, at most."""
+
+
+def and_the_first(trials: Trials, starts: list[Scene], first: Case | None) -> Iterator[Scene]:
+    """The starts, then a run of the case that was seen first, if it fails; it joins them.
+
+    It is run once the others gave no name, as it is often so large that it takes as long as tens of small ones.
+    """
+    yield from tuple(starts)
+    if first is None or trials.known(first) or (starts and trials.hindrance(first, _SHARE_FIRST)):
+        return
+    found = trials.scene(first)
+    if found is not None and found.failures:
+        starts.append(found)
+        yield found
 
 
 def with_usual_settings(trials: Trials, scene: Scene) -> Scene | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from flashverify.diagnosis.looks import LOOK_LIKE
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.observe import look
@@ -90,7 +92,7 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: En
     ):
         return None
     first = look(subject, case)
-    if first is None or not first.failures:
+    if first is None or not first.failures or not _finite(first):
         return None
     scenes, others = _scenes(subject, first, deadline)
     if len(scenes) < _NEEDED:
@@ -114,6 +116,11 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: En
         evidence=evidence,
         form="" if form is None else form_text(form),
     )
+
+
+def _finite(scene: Scene) -> bool:
+    """Whether a wrong element is a number."""
+    return any(bool(torch.isfinite(scene.outputs[name][wrong]).any()) for name, wrong in scene.failures.items())
 
 
 def _scenes(subject: Subject, first: Scene, deadline: End) -> tuple[list[Scene], list[Scene]]:

@@ -110,14 +110,14 @@ def of_a_later_call(
         first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
         afresh: whether a process whose first call this is fails in the same way; None where that is not known.
     """
-    end = clock.end(_LOOKING * seconds)
-    drawn = draws_of_the_first_call(subject, case, end)
-    if drawn is not None and not afresh():
+    end, alone = clock.end(_LOOKING * seconds), afresh() is True
+    drawn = None if alone else draws_of_the_first_call(subject, case, end)
+    if drawn is not None:
         return drawn
     if (advancing := advancing_draws(subject, case, end)) is not None:  # the first call may be at another number too
         return advancing
-    thing = of_the_first_call(subject, case, end.within(_LOOKING * seconds / 2), certain=False)
-    if thing is not None and not afresh():
+    thing = None if alone else of_the_first_call(subject, case, end.within(_LOOKING * seconds / 2), certain=False)
+    if thing is not None:
         return thing
     found, end = None, clock.end(_LOOKING * seconds)
     if (what := follows_another(subject, case, end)) is not None:
@@ -125,11 +125,13 @@ def of_a_later_call(
         if found is not None and found.name:
             return found
         end = clock.end(_LOOKING * seconds)  # what goes by shapes may have a name
+    if alone:
+        return found
     end = end.after(_LOOKING * seconds / 2)  # however long it took to see that
     for each in dict.fromkeys((case, first or case)):
         for wide in (False, True):
             if kind := suspected(subject, each, end, wide=wide):
                 limit = clock.end(_NAMING * seconds)
                 kept = kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
-                return found if kept is None or afresh() else kept
+                return found if kept is None else kept
     return found
