@@ -35,18 +35,13 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("tree",),
     ),
     Mutant(
-        name="s12_prefix_of_the_longest",
-        file="masking.py",
-        before="        prefix_lengths=options.prefix_lengths,\n        words=words,\n",
-        after="        prefix_lengths=(\n"
-        "            options.prefix_lengths\n"
-        "            if options.prefix_lengths is None or not options.prefix_lengths.numel()\n"
-        "            else torch.full_like(options.prefix_lengths, int(options.prefix_lengths.max()))\n"
-        "        ),\n"
-        "        words=words,\n",
+        name="s12_prefix_in_whole_blocks",
+        file="device/mask.py",
+        before="        prefix = tl.minimum(tl.maximum(tl.load(mask.prefix_lengths + b), 0), k_end)\n",
+        after="        prefix = tl.minimum(tl.maximum(tl.load(mask.prefix_lengths + b), 0) // 16 * 16, k_end)\n",
         outputs=_EVERY,
-        modelled_on="a table of lengths that became one number on its way: every sequence has the longest prefix of the batch (cut at its own keys), in all kernels; right for the sequence that has the longest one, and where all are as long",
-        needs=("prefix_lengths", "sequences"),
+        modelled_on="a prefix that is cached in whole blocks of 16 keys: the prefix of every sequence is shortened to a multiple of 16, so that one of fewer than 16 keys is none, in all kernels; multiples of 16, and rows that see the keys behind anyway, are right",
+        needs=("prefix_lengths",),
     ),
     Mutant(
         name="s12_last_row_by_the_tile_of_keys",

@@ -26,13 +26,14 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("backward", "sink"),
     ),
     Mutant(
-        name="s12_drelative_by_the_room_for_rows",
+        name="s12_drelative_of_a_decoder",
         file="reductions.py",
-        before="            for size, lengths in ((rows, options.query_lengths), (keys, options.key_lengths))\n",
-        after="            for size, lengths in ((rows, None), (keys, options.key_lengths))\n",
+        before="    return torch.cat([ends[0], near.sum((0, 2), dtype=torch.float64), ends[1]], 1)\n",
+        after="    sums = torch.cat([ends[0], near.sum((0, 2), dtype=torch.float64), ends[1]], 1)\n"
+        "    return torch.where(torch.arange(sums.shape[1], device=sums.device) <= reach, sums, 0.0)\n",
         outputs=("drelative_bias",),
-        modelled_on="NVIDIA/TensorRT-LLM#13081: an alignment by the room for rows, where the declared number is meant: with query lengths under a bottom-right causal mask the gradient of a relative bias measures distances from row i + keys - room, so that pairs give to other buckets; full lengths, packed sequences, a top-left mask and all other gradients are right",
-        needs=("backward", "relative_bias", "query_lengths"),
+        modelled_on="a gradient that was written for a decoder: in the gradient of a relative bias the pairs whose key comes after the place of the row give nothing, to any bucket; right under a causal mask, and so are the forward and all other gradients",
+        needs=("backward", "relative_bias"),
     ),
     Mutant(
         name="s12_ds_rows_as_wide_as_the_declared_keys",
