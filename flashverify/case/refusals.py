@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Rule = tuple[bool, str]
 
-__all__ = ["rules"]
+__all__ = ["rules", "rules_of_launches", "rules_of_problems"]
 
 
 def rules(supports: Supports, case: Case) -> Iterator[Rule]:
@@ -31,13 +31,18 @@ def rules(supports: Supports, case: Case) -> Iterator[Rule]:
         supports: what the subject declares; `also` is left aside.
         case: any.
     """
+    yield from rules_of_problems(supports, case)
+    yield from rules_of_launches(supports, case)
+
+
+def rules_of_problems(supports: Supports, case: Case) -> Iterator[Rule]:
+    """The rules that are the same whatever the launch parameters of the case."""
     yield from _of_masks(supports, case)
     yield from _of_shapes(supports, case)
     yield from _of_storage(supports, case)
     yield from _of_modifiers(supports, case)
     yield from quantised_refusals(supports, case)
     yield from _of_lengths(supports, case)
-    yield from _of_launches(supports, case)
 
 
 def _of_masks(supports: Supports, case: Case) -> Iterator[Rule]:
@@ -176,7 +181,8 @@ def _of_lengths(supports: Supports, case: Case) -> Iterator[Rule]:
             yield bool(others), f"{name}={others and others[0]}, it has {sizes_text(declared)}"
 
 
-def _of_launches(supports: Supports, case: Case) -> Iterator[Rule]:
+def rules_of_launches(supports: Supports, case: Case) -> Iterator[Rule]:
+    """The rules of the launch parameters of a case."""
     names, values = {name for name, _ in case.launch}, dict(supports.launch)
     if supports.launch_configs:
         yield bool(case.launch) and case.launch not in supports.launches(), f"launch={_launch_text(case)}"

@@ -47,7 +47,7 @@ __all__ = [
     "united",
 ]
 
-_CPU_WORK = 1 << 23
+_CPU_WORK = 1 << 20
 """Below so many multiply-adds of the scores a case of a GPU is judged on the CPU, where hundreds of small operations cost less."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashverify.case.memory.transfers import any_of
 from flashverify.checks.spec import CheckSpec, ErrorClass
 from flashverify.judge.verdict import Status, Verdict
 
@@ -39,18 +40,21 @@ def check_memory(
             index=tuple(damage.index),
             message=damage.message,
         )
+    wrong: list[tuple[str, str, torch.Tensor, str]] = []
     for name, mask in execution.unwritten.items():
         beyond = undefined.get(name)
-        yield from _first(name, "unwritten", mask if beyond is None else mask & ~beyond, "was never written")
+        wrong.append((name, "unwritten", mask if beyond is None else mask & ~beyond, "was never written"))
         if untouched and beyond is not None:
-            yield from _first(name, "touched", ~mask & beyond, "lies behind the last sequence and was written")
+            wrong.append((name, "touched", ~mask & beyond, "lies behind the last sequence and was written"))
+    for each, flag in zip(wrong, any_of([mask for _, _, mask, _ in wrong]), strict=True):
+        if flag:
+            yield _first(*each)
 
 
-def _first(name: str, error: str, wrong: torch.Tensor, what: str) -> Iterator[Verdict]:
-    if bool(wrong.any()):
-        index = tuple(int(i) for i in wrong.nonzero()[0])
-        message = f"{name}{list(index)} {what} ({int(wrong.sum())} of {wrong.numel()} elements)"
-        yield Verdict(check="memory", status=Status.FAIL, output=name, error=error, index=index, message=message)
+def _first(name: str, error: str, wrong: torch.Tensor, what: str) -> Verdict:
+    index = tuple(int(i) for i in wrong.nonzero()[0])
+    message = f"{name}{list(index)} {what} ({int(wrong.sum())} of {wrong.numel()} elements)"
+    return Verdict(check="memory", status=Status.FAIL, output=name, error=error, index=index, message=message)
 
 
 def _run(base: BasePass, _: tuple[str, ...]) -> list[Verdict]:

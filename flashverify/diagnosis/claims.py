@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.expected import explains
+from flashverify.diagnosis.kin import kin_of
 from flashverify.diagnosis.mixing import agrees, alternatives, expected
 from flashverify.diagnosis.places import region_of
 from flashverify.outputs import KERNELS
@@ -81,7 +82,7 @@ class Claim:
         found = self._found(scene, names, region, bool(failing))
         if found is None:
             if failing:
-                return Answer.OTHERWISE
+                return Answer.EXPLAINED if self._of_kin(scene, names, region) else Answer.OTHERWISE
             # where it has no say, as without a part of the mask or with too few keys, it is right to be right
             return Answer.RIGHT if self._has_say(scene, names) else Answer.SILENT
         if not failing:
@@ -90,6 +91,13 @@ class Claim:
         said = _said(found)
         self.detail = said if self.semantics.one_way else self.detail or said
         return Answer.CLEAR if _clear(scene, found, region) else Answer.EXPLAINED
+
+    def _of_kin(self, scene: Scene, names: frozenset[str], region: Region) -> bool:
+        """Whether a run is wrong in the way of another name of the same mistake, once this one has explained something."""
+        return bool(self.scope) and any(
+            names <= set(other.outputs) and agreeing(other, scene, names, region) is not None
+            for other in kin_of(self.semantics.name)
+        )
 
     def _has_say(self, scene: Scene, names: frozenset[str]) -> bool:
         """Whether it has something to be wrong about on a case, in one kernel of the outputs `names` at least."""

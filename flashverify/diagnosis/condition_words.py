@@ -7,6 +7,8 @@ __all__ = ["between", "has_words", "part_words", "phrase"]
 _NUMBERS = {
     "seq_q": "Sq",
     "seq_k": "Sk",
+    "room_q": "the number of rows in memory",
+    "room_k": "the number of keys in memory",
     "dim_qk": "D",
     "dim_v": "Dv",
     "group": "the number of query heads per group",
@@ -42,6 +44,10 @@ _SAID = {
     ("scale_sign", "positive"): ("with a positive scale", "with a scale of 0 or below"),
     ("scale_sign", "zero"): ("with a scale of 0", "with a scale other than 0"),
     ("scale_sign", "negative"): ("with a negative scale", "with a scale of 0 or above"),
+    ("aligned", "yes"): (
+        "where rows begin at multiples of 8 elements",
+        "where some rows do not begin at a multiple of 8 elements",
+    ),
     ("group_power", "yes"): (
         "where a group has 1, 2, 4, ... query heads",
         "where the heads of a group are no power of 2",
@@ -81,6 +87,7 @@ _PARTS = {
     "backward": "a backward",
     "expand": "k and v of stride 0 over heads",
     "strided": "strided vectors",
+    "transposed": "tensors whose channels are not contiguous",
     "given_scale": "a scale of its own",
     "paged": "pages",
     "edits": "edited elements",
@@ -95,11 +102,14 @@ _INDICES = {
     "key": ("key", "keys"),
     "channel": ("channel", "channels"),
 }
+_SEEN = {">=": "{} keys or more", "<": "fewer than {} keys", "==": "{} keys"}
 _TILES = {
     "first": "the first tile of {} {}",
     "later": "{1} behind the first tile of {0}",
     "last": "the last tile of {} {}",
     "partial": "a last tile of {} {} that is not full",
+    "odd": "every second tile of {} {}, from the second one on",
+    "even": "every second tile of {} {}, from the first one on",
 }
 
 
@@ -110,6 +120,12 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
         return said
     if feature in ("row_tile", "key_tile"):
         return "in " + _TILES.get(text, "the tile {2} of {0} {1}").format(tile, feature[:3] + "s", text)
+    if feature in _INDICES and modulus:
+        return f"in {'odd' if text == '1' else 'even'} {_INDICES[feature][1]}, counted from 0"
+    if feature == "seen":
+        return f"in rows that see {_SEEN[comparison].format(text)}" if text != "1" else "in rows that see a single key"
+    if feature == "distance":
+        return _at_distance(comparison, int(text))
     if feature in _INDICES:
         return f"in {_index(feature, comparison, text)}"
     if feature in ("rows", "keys"):
@@ -117,6 +133,14 @@ def phrase(feature: str, comparison: str, value: int | float | str, *, modulus: 
     if text in ("no", "yes") and feature in _PARTS:
         return f"{'with' if (text == 'yes') == (comparison == '==') else 'without'} {_PARTS[feature]}"
     return _named(feature, comparison, text) or _number(feature, comparison, text, modulus)
+
+
+def _at_distance(comparison: str, number: int) -> str:
+    """At which keys, by how far they lie from the row's position."""
+    if number:
+        return f"where the key {'lies' if comparison == '<=' else 'does not lie'} {-number} or more before the row's position"
+    side = {"==": "is that at", "!=": "is not that at", "<": "lies before", ">": "lies behind"}[comparison]
+    return f"where the key {side} the row's position"
 
 
 def _said(feature: str, comparison: str, text: str) -> str | None:

@@ -45,11 +45,13 @@ PLACE_FEATURES = (
     "key_tile",
     "channel",
     "row_max",
+    "seen",
+    "distance",
     "page",
     "last_page",
 )
 """Features of places. `rows` and `keys` are declared lengths of a sequence, `member` numbers the query heads of a kv head, `row_max` is
-the largest logit that a row sees, `page` the number of the page in which a key lies, `last_page` whether its sequence fills that one; a tile is `first`, `later`, `last`, or `partial`, the tile that its sequence does not fill."""
+the largest logit that a row sees, `seen` the number of keys that it sees, `distance` that of a key from the row's position, `page` the number of the page in which a key lies, `last_page` whether its sequence fills that one; a tile is `first`, `later`, `last`, `partial`, the tile that its sequence does not fill, `odd` or `even`, every second tile."""
 
 _TEXT = re.compile(r"([a-z_.]+)(?:\[(\d+)\])?(?: % (\d+))? (==|!=|>=|<=|>|<) ([-+.\w]+)")
 

@@ -52,9 +52,9 @@ _PRECISION = 0.3
 """Share of the time for a defect of precision."""
 _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
-_READ = 0.9
+_READ = 0.87
 """Share at whose end nothing more is read: the rest is for what the failure looks like."""
-_COMPARED, _HELD = 12, 0.85
+_COMPARED, _HELD = 12, 0.98
 """Related cases whose wrong elements are held against every semantics, and the share of the time for that."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
@@ -178,13 +178,14 @@ def diagnose(
     if precise is not None and precise.evidence:
         return structs.replace(precise, sentence=precise.sentence + remark, place=place)
     trials.release(_READ)
-    asking = partial(_held, trials, starts[0], verdict.output)
-    held = "" if remark or precise is not None else attempted("asking what wrong elements hold", asking, "")
     read = Readings()
     for start in starts if not remark else ():  # the smallest case may have only one of what is taken for another
         again = read if read.tested else hearing.readings(start)
         read = again if again.tested or not read.sentences else read
     trials.release()
+    asking = partial(_held, trials, starts[0], verdict.output)
+    sure = bool(remark) or precise is not None or read.both
+    held = "" if sure else attempted("asking what wrong elements hold", asking, "")
     words, conditions = described(trials, starts[0], verdict.output)
     watched = "" if read.tested else watched_always(trials)
     none = sentence_of(watched or held) if watched or held else _NONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["canonical", "usual"]
+__all__ = ["canonical", "family_of", "usual"]
 
 _FAMILIES = (
     # One edge of a band: kernels make a causal mask of the right edge of a window.
@@ -39,4 +39,9 @@ def canonical(first: str, second: str) -> str:
 
 def usual(name: str) -> str:
     """The name of the same mistake in the part that most kernels have; `name` itself where that is it."""
-    return next((family[0] for family in _FAMILIES if name in family), name)
+    return next(iter(family_of(name)), name)
+
+
+def family_of(name: str) -> tuple[str, ...]:
+    """The names of one mistake, the usual one first; none where a name has no others."""
+    return next((family for family in _FAMILIES if name in family), ())

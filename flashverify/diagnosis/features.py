@@ -22,6 +22,9 @@ maximum of the logits among visible pairs."""
 CONSEQUENCES = ("group_power", "lengths_alike", "room_filled")
 """Features that often follow from a part of the case, such as packed sequences: the part is said where both fit."""
 
+_WORD = 8
+"""Elements that a wide load takes at once."""
+
 OF_OPTIONS = (
     *CONSEQUENCES,
     *("scale_sign", "least_rows", "least_keys", "cap", "p", "reach", "both_directions", "last_pages", "longest_prefix"),
@@ -51,6 +54,8 @@ def case_features(case: Case, form: Form | None = None) -> dict[str, Value]:
     found: dict[str, Value] = {
         "seq_q": max((rows for rows, _ in sizes), default=0),
         "seq_k": max((keys for _, keys in sizes), default=0),
+        "room_q": case.seq_q,
+        "room_k": case.seq_k,
         "sequences": len(sizes),
         "dim_qk": case.dim_qk,
         "dim_v": case.dim_v,
@@ -79,6 +84,8 @@ def case_features(case: Case, form: Form | None = None) -> dict[str, Value]:
         "padding": case.storage.padding,
         "expand": "yes" if case.storage.expand else ABSENT,
         "strided": "yes" if case.storage.strided else ABSENT,
+        "transposed": "yes" if case.storage.transposed else ABSENT,
+        "aligned": ABSENT if case.storage.gap % _WORD or case.storage.offset % _WORD else "yes",
         "paged": ABSENT if case.storage.page_size is None else "yes",
         "do": case.grad.do,
         "dlse": "yes" if case.grad.dlse else ABSENT,

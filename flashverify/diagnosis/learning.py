@@ -22,6 +22,8 @@ __all__ = ["Rule", "rules", "single"]
 
 _MODULI = (8, 16, 32, 64, 128)
 _SIZES = ("seq_q", "seq_k")
+_ROOMS = ("room_q", "room_k")
+"""Of the tensors: the lengths of sequences are said where both fit."""
 _DIMS = ("dim_qk", "dim_v")
 _ORDERED = (("seq_q", "seq_k"), ("dim_qk", "dim_v"), ("longest_prefix", "seq_q"), ("longest_prefix", "seq_k"))
 _SHORTEST = ("least_rows", "least_keys")
@@ -35,6 +37,8 @@ _ONLY_WORDS = {
     "layout": 1.3,
     "window_left_given": 1.07,
     "window_right_given": 1.07,
+    "aligned": 1.05,
+    "transposed": 1.05,
     "group_power": 1.15,
     "lengths_alike": 1.25,
     "room_filled": 1.2,
@@ -44,6 +48,7 @@ _ONLY_WORDS = {
     "selection.each": 1.1,
 }
 """Features that a kernel seldom looks at, or that say more than another one, and what they cost."""
+_OF_ROOM = 0.35
 _LEAST = 1e-3
 """Size of a number of the values, other than 0, below which no kernel asks for it."""
 _MOST = 400
@@ -145,7 +150,7 @@ def _numbers(name: str, values: list[int | float], others: list[int | float]) ->
         cost = 1.05 if name in _SHORTEST and low == 0 else cost
         yield cost, Condition(name, "==", low)
     base = 1.1 if whole else 1.3
-    base += 0.2 if name in _SHORTEST else 0.0
+    base += 0.2 if name in _SHORTEST else _OF_ROOM if name in _ROOMS else 0.0
     below = [v for v in others if v < low]
     above = [v for v in others if v > high]
     for n, v in enumerate(below):
@@ -154,10 +159,11 @@ def _numbers(name: str, values: list[int | float], others: list[int | float]) ->
     for n, v in enumerate(above):
         for cost, t in _thresholds(above[n - 1] if n else high, v, whole=whole).items():
             yield base + cost, Condition(name, "<", t)
-    if name in (*_SIZES, *_DIMS) and whole:
+    if name in (*_SIZES, *_DIMS, *_ROOMS) and whole:
+        cost = 1.15 + (_OF_ROOM if name in _ROOMS else 0.0)
         for modulus in _MODULI:
-            yield 1.15, Condition(name, "!=", 0, modulus)
-            yield 1.15, Condition(name, "==", 0, modulus)
+            yield cost, Condition(name, "!=", 0, modulus)
+            yield cost, Condition(name, "==", 0, modulus)
 
 
 def _thresholds(low: int | float, high: int | float, *, whole: bool) -> dict[float, int | float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
-from flashverify.diagnosis.placing import placed
+from flashverify.diagnosis.placing import WHOLE, placed
 from flashverify.diagnosis.records import Record, of_one_detail, of_one_way, settled
 from flashverify.diagnosis.related_cases import variants, windows
 from flashverify.diagnosis.settings import other_settings
@@ -35,6 +35,8 @@ _LARGE = 128
 _SHARES = {"always": 0.5, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
+_JOINED = 3
+"""Conditions from which on a place may say the same more simply."""
 _ASKED = 4
 """Claims whose conditions are learned."""
 
@@ -72,6 +74,7 @@ def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim]:
             found.append(claim)
         if not within():
             break
+    scene.memo[WHOLE] = tuple(claim.semantics for claim in found)
     return found
 
 
@@ -100,8 +103,17 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     for record in records[:_ASKED]:
         found = _sometimes(trials, scene, record.claim, (), _SHARES["sometimes"])
         if found is not None:
-            return found
+            return _simpler_at_places(trials, scene, found)
     return None
+
+
+def _simpler_at_places(trials: Trials, scene: Scene, found: Named) -> Named:
+    """What holds at a place, where many conditions on cases had to be joined: often they say which cases have that place."""
+    if len(found.conditions) < _JOINED:
+        return found
+    other = named_at_places(trials, scene)
+    simpler = other is not None and not other.open and len(other.conditions) < len(found.conditions)
+    return other if other is not None and simpler else found
 
 
 def _of_alike_details(trials: Trials, claims: list[Claim]) -> list[Claim]:

@@ -238,6 +238,7 @@ def _storage(supports: Supports, case: Case) -> Iterator[Case | None]:
         {"offset": 1},
         {"expand": not storage.expand},
         {"strided": not storage.strided},
+        {"transposed": not storage.transposed},
         {"padding": "dirt"},
         *({"page_size": size} for size in (*supports.page_sizes, None)),
     )

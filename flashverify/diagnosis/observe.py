@@ -42,20 +42,24 @@ def look(subject: Subject, case: Case) -> Scene | None:
     return seen(subject, problem, execute(subject, problem))
 
 
-def seen(subject: Subject, problem: Problem, execution: Execution) -> Scene | None:
+def seen(subject: Subject, problem: Problem, execution: Execution, *, like: Scene | None = None) -> Scene | None:
     """The outputs of a run held against a problem; None where they have the wrong shape or nothing can be compared.
 
     Args:
         subject: that was run.
         problem: the one whose values and bounds count; its tensors hold what they held when it was run.
         execution: the run.
+        like: an earlier run of the same problem, whose values and bounds are taken.
     """
     if shape_failures(execution) or not execution.outputs:
         return None
     problem, case = on_cpu(problem), problem.case
     inputs, tidy = inputs_of(problem)
-    inputs, form = inputs.dense(), judged_form(subject, problem)
-    truth = Truth(inputs, case.dtype, form)
+    if like is None:
+        inputs, form = inputs.dense(), judged_form(subject, problem)
+        truth = Truth(inputs, case.dtype, form)
+    else:
+        inputs, form, truth = like.inputs, like.form, like.truth
     outputs = {name: tensor.detach().cpu().double() for name, tensor in execution.outputs.items()}
     free = tainted(tidy, form)
     for name, mask in undefined_elements(problem, subject.contract).items():

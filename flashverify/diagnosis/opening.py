@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.checks.passes.derived_problems import launches
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.untouched import untouched
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,10 +53,13 @@ def first_scene(subject: Subject, case: Case, verdict: Verdict) -> tuple[Scene, 
 
 def unwritten(scene: Scene, failing: dict[str, Tensor]) -> str:
     """That every failing element is one that nobody wrote; empty where not."""
-    masks = scene.execution.unwritten
-    if all(name in masks and bool((masks[name].cpu() | ~wrong).all()) for name, wrong in failing.items()):
-        return f"Elements of {', '.join(failing)} are never written."
-    return ""
+    masks = {name: untouched(scene, name) for name in failing}
+    made = any(
+        name not in scene.execution.unwritten for name in failing
+    )  # a kernel that reads such memory makes as much
+    if (made and _loads(scene)) or any(m is None or bool((failing[n] & ~m).any()) for n, m in masks.items()):
+        return ""
+    return f"Elements of {', '.join(failing)} are never written."
 
 
 def unwritten_read(trials: Trials, scene: Scene) -> tuple[str, int]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PLACES", "Region", "features_of", "region_of"]
 
 _CHANNELS = (8, 16, 32, 64, 128)
+_SEEN = (2, 16, 32, 64, 128)
 _LOGITS = (-1000.0, -256.0, -100.0, -64.0, -32.0, -10.0, 0.0, 10.0, 32.0, 64.0, 100.0, 256.0, 1000.0)
 
 
@@ -43,6 +44,16 @@ def _places() -> tuple[Condition, ...]:
         found += [
             Condition(name, "==", which, tile=size) for which in ("last", "first", "later", "partial") for size in TILES
         ]
+    found += [Condition(name, "==", rest, 2) for name in ("kv_head", "head", "member", "row", "key") for rest in (1, 0)]
+    found += [
+        Condition(name, "==", which, tile=size)
+        for name in ("key_tile", "row_tile")
+        for which in ("odd", "even")
+        for size in TILES
+    ]
+    found += [Condition("seen", "==", 1), *(Condition("seen", sign, size) for size in _SEEN for sign in (">=", "<"))]
+    found += [Condition("distance", sign, 0) for sign in ("==", "!=", "<", ">")]
+    found += [Condition("distance", sign, -size) for size in TILES for sign in ("<=", ">")]
     found += [Condition("channel", sign, size) for sign in (">=", "<") for size in _CHANNELS]
     found += [Condition("row_max", "<", size) for size in reversed(_LOGITS)]
     found += [Condition("row_max", ">=", size) for size in _LOGITS]
@@ -183,6 +194,10 @@ def _index(scene: Scene, feature: str) -> tuple[Tensor, Any]:
         if feature == "member":
             return heads % scene.group, scene.group - 1
         return (heads, case.heads_q - 1) if feature == "head" else (heads // scene.group, case.heads_kv - 1)
+    if feature == "seen":
+        return _seen(scene), None
+    if feature == "distance":
+        return (at.key[:, None, :] - (at.row + at.shift)[:, :, None])[:, None], None
     if feature == "row":
         return at.row[:, None, :, None], (at.rows - 1)[:, None, :, None]
     if feature == "key":
@@ -190,6 +205,16 @@ def _index(scene: Scene, feature: str) -> tuple[Tensor, Any]:
     top = _logits(scene)
     top = top.amax(-1, keepdim=True) if top.shape[-1] else torch.full((*top.shape[:3], 1), -torch.inf)
     return top, None
+
+
+def _seen(scene: Scene) -> Tensor:
+    """How many keys each row sees, broadcasts to `[B, Hq, Sq, 1]`."""
+    if "seen" not in scene.memo:
+        visible, case = scene.inputs.visible, scene.case
+        shape = (case.batch, 1, case.seq_q, case.seq_k)
+        scene.memo["seen"] = (torch.ones(shape, dtype=torch.bool) if visible is None else visible).sum(-1, keepdim=True)
+    found: Tensor = scene.memo["seen"]
+    return found
 
 
 def _in_pages(scene: Scene, condition: Condition) -> Tensor:
@@ -218,6 +243,8 @@ def _tiles(scene: Scene, condition: Condition) -> Tensor:
         return place < size
     if which == "later":
         return place >= size
+    if which in ("odd", "even"):
+        return place // size % 2 == (which == "odd")
     if which == "last":
         return place >= (limit - 1).clamp(min=0) // size * size
     return place >= limit // size * size

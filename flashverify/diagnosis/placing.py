@@ -10,24 +10,30 @@ from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim, agreeing
 from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.places import PLACES, Region, region_of
-from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.related_cases import grown, variants
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from flashverify.case.case import Case
     from flashverify.diagnosis.conditions import Condition
+    from flashverify.diagnosis.hypothesis import Semantics
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["covering", "placed"]
+__all__ = ["WHOLE", "covering", "placed"]
+
+WHOLE = "semantics that explain all of it"
+"""In the memory of a run, once it was asked."""
 
 _NEEDED = 3
 """Cases that a claim must explain clearly, and cases on which its place must matter."""
 _LARGE = 60_000
 _RANKED = 12
 """Claims that are looked at further."""
+_HEADS = 3
+"""Kv heads of one more: of two, every second one is the first, or the last."""
 _TELLING = ((70, 90), (40, 50), (64, 64), (128, 128), (130, 20), (20, 130), (200, 100), (96, 200))
 """Rows and keys of further cases."""
 
@@ -43,7 +49,12 @@ def placed(trials: Trials, start: Scene, share: float) -> list[tuple[Claim, str]
     telling = sorted((s for s in failing if work(s.case) <= _LARGE), key=_told, reverse=True)
     if not telling:
         return []
-    claims = list(_candidates(trials, telling[0], telling[1:3], share))
+    first, *more = telling[:3]
+    likely = list(_candidates(trials, first, more, share, start.memo.get(WHOLE, ())))
+    claims = [
+        claim for claim in likely if _fits(claim, telling[:3])
+    ]  # the smallest case often lies at the place as a whole
+    claims = claims or list(_candidates(trials, first, more, share, SEMANTICS))
     answers: dict[int, list[Answer]] = {id(claim): [] for claim in claims}
     others = [*telling[1:], *(s for s in trials.scenes.values() if s not in telling)]
     for scene in chain(others, trials.of(_apart_cases(trials, start), share=share)):
@@ -72,6 +83,9 @@ def _apart_cases(trials: Trials, start: Scene) -> Iterator[Case]:
         sized = resized(case, rows, keys)
         if sized is not None and not trials.known(sized):
             yield sized
+    wide = grown(case, 4, 6, regime="normal", seed=71, heads_q=_HEADS * start.group, heads_kv=_HEADS)
+    if wide is not None and not trials.known(wide):
+        yield wide
 
 
 def _rank(claim: Claim) -> tuple[int, int]:
@@ -101,7 +115,9 @@ def covering(scene: Scene) -> Iterator[tuple[Condition, Region]]:
             yield place, region
 
 
-def _candidates(trials: Trials, scene: Scene, more: list[Scene], share: float) -> Iterator[Claim]:
+def _candidates(
+    trials: Trials, scene: Scene, more: list[Scene], share: float, tried: Sequence[Semantics]
+) -> Iterator[Claim]:
     """Every semantics at every place that explains `scene`; at places on both sides of which an element lies if no other one explains `more` too."""
     groups: dict[tuple[bytes, tuple[int, int] | None], tuple[Region, list[Condition]]] = {}
     full = (*scene.case.shape_q[:3], scene.case.seq_k)
@@ -112,7 +128,7 @@ def _candidates(trials: Trials, scene: Scene, more: list[Scene], share: float) -
     apart = [group for group in groups.values() if _is_apart(scene, group[0])]
     found = False
     for chosen in (apart, [group for group in groups.values() if group not in apart]):
-        for semantics in SEMANTICS if not found else ():
+        for semantics in tried if not found else ():
             if not names <= set(semantics.outputs):
                 continue
             for region, places in chosen:

@@ -14,6 +14,7 @@ from flashverify.diagnosis.conditions import in_words
 from flashverify.diagnosis.neighbours import neighbours, resized
 from flashverify.diagnosis.places import PLACES, region_of
 from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.untouched import untouched
 from flashverify.outputs import output as output_spec
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ __all__ = ["unwritten_places"]
 
 _VARIANTS, _NEIGHBOURS = 14, 30
 _SHARE = 0.4
+_APART = 5
+"""Rows more than keys, or keys more than rows, so that some have none whatever the lengths are."""
 _FEWEST = 3
 """Failing cases on which a rule must give exactly what is not written, on one of them not all of it."""
 
@@ -71,8 +74,9 @@ def unwritten_places(trials: Trials, scene: Scene, output: str) -> str:
 
 def _apart(trials: Trials, case: Case) -> Iterator[Case]:
     """Cases with rows that see no key of a sequence that has keys, and keys that no row of theirs sees."""
-    for rows, keys in ((9, 4), (4, 9)):
-        sized = resized(case, max(rows, case.seq_q), max(keys, case.seq_k))
+    rows, keys = case.seq_q, case.seq_k
+    for more, others in ((max(9, rows, keys + _APART), max(4, keys)), (max(4, rows), max(9, keys, rows + _APART))):
+        sized = resized(case, more, others)
         for causal in ("bottom-right", "top-left"):
             other = None if sized is None else change(sized, mask=replace(sized.mask, causal=causal))
             if other is not None and trials.subject.supports.refusal(other) is None:
@@ -81,12 +85,11 @@ def _apart(trials: Trials, case: Case) -> Iterator[Case]:
 
 def _unwritten(scene: Scene, output: str) -> Tensor | None:
     """Bool, the declared elements of an output that nobody wrote; None where another element is wrong, or the case has not that output."""
-    mask, wrong = scene.execution.unwritten.get(output), scene.failures.get(output)
+    mask, wrong = untouched(scene, output), scene.failures.get(output)
     if output not in scene.outputs:
         return None
     if mask is None or wrong is None:
         return torch.zeros(scene.outputs[output].shape, dtype=torch.bool) if wrong is None else None
-    mask = mask.cpu()
     return mask & _asked(scene, output, mask) if not bool((wrong & ~mask).any()) else None
 
 
@@ -104,6 +107,7 @@ def _rules(output: str) -> Iterator[tuple[str, _Rule]]:
         yield "channels from D on", _channels(lambda scene: scene.case.dim_qk)
     if "row" in axes:
         yield "rows that see no key", _lines(lambda scene: scene.truth.empty_rows)
+        yield "rows behind the query lengths", _lines(lambda scene: (scene.at.row >= scene.at.rows)[:, None])
         yield "rows of sequences without keys", _lines(lambda scene: (scene.at.keys == 0)[:, None])
         yield (
             "rows of sequences without keys, and rows behind the query lengths",

@@ -132,11 +132,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         programs = np.arange(count) if session.order is None else np.asarray(session.order(count))
         session.launches += 1
         if session.lockstep and count:
-            if session.watched.changed():
-                session.forget()
-            session.watched.watch(self.fn)
-            repeated = session.repeating and session.builder.repeated(self.fn, launch)
-            programs = programs[:0] if repeated else self._together(launch, programs)
+            programs = self._together(launch, programs)
         if session.turns is not None and len(programs) > 1:
             self._in_turns(launch, programs)
         else:
@@ -184,6 +180,8 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
         hold(launch.arguments.values())
+        if session.watched.changed():
+            session.forget_tapes()
         try:
             while groups:
                 group = groups.pop()

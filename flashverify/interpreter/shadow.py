@@ -111,6 +111,10 @@ class Shadow:
             if bad.any():
                 yield access, at, bad, int(found.flat[bad.argmax()])
 
+    def forget(self) -> None:
+        """The launch is over: loads name their arguments, which would hold their tensors until a collection of garbage."""
+        self._loads.clear()
+
 
 class State:
     """What the sanitizer knows of one tensor of one launch.

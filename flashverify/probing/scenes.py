@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from flashverify.case.text import format_case, parse_case
@@ -50,7 +51,7 @@ def gross_errors(scenes: Sequence[Scene]) -> dict[str, tuple[str, str]]:
                 continue
             error = (scene.outputs[name] - expected.value).abs().nan_to_num(torch.inf)
             at = int(error.reshape(-1).argmax())
-            index = [int(i) for i in torch.unravel_index(torch.tensor(at), error.shape)]
+            index = [int(i) for i in np.unravel_index(at, error.shape)]
             got, value = (float(x.reshape(-1)[at]) for x in (scene.outputs[name], expected.value))
             found[name] = (f"{name}{index} is {got:.6g} where the exact value is {value:.6g}", format_case(scene.case))
     return found

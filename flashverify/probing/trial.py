@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import torch
 
 from flashverify.case.memory.host import on_cpu
@@ -186,7 +187,7 @@ def _words(expected: Expectations, outputs: Mapping[str, Tensor], truth: Truth, 
         at = int(ratio.reshape(-1).argmax())
         if float(ratio.reshape(-1)[at]) > worst:
             worst = float(ratio.reshape(-1)[at])
-            index = [int(i) for i in torch.unravel_index(torch.tensor(at), got.shape)]
+            index = [int(i) for i in np.unravel_index(at, got.shape)]
             values = (float(x.reshape(-1)[at]) for x in (got, wanted.value, wanted.total))
             found = "{}{} is {:.6g} where the exact value is {:.6g}, bound {:.3g} ({} of {} elements)".format(
                 name, index, *values, int(wrong.sum()), got.numel()

@@ -56,13 +56,18 @@ class Truth:
         other.form, other.problem = form, dataclasses.replace(self.problem, form=form)
         return other
 
-    @cached_property
+    @property
     def readings(self) -> tuple[Truth, ...]:
         """The truths of all forms that this form may stand for, itself first."""
+        return self, *self._other_readings
+
+    @cached_property
+    def _other_readings(self) -> tuple[Truth, ...]:
+        """Without itself: what holds itself holds its tensors until a collection of garbage."""
         from flashverify.numerics import readings
 
         _ = self._forward_bounds  # which all of them share
-        return (self, *(self.read_as(form) for form in readings(self.form)[1:]))
+        return tuple(self.read_as(form) for form in readings(self.form)[1:])
 
     @cached_property
     @timed
@@ -119,7 +124,8 @@ class Truth:
     def directed(self) -> Truth:
         """The same problem with bounds that hold only errors which may share a direction (docs/bounds.md, section 22)."""
         part = copy.copy(self)
-        part.__dict__.pop("_forward_bounds", None)
+        for name in ("_forward_bounds", "_other_readings"):
+            part.__dict__.pop(name, None)
         part._last = None if self._last is None else self._last._replace(found=None)
         part.problem = self.problem.directed_part()
         return part

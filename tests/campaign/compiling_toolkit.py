@@ -86,7 +86,9 @@ class CompilingToolkit(FakeToolkit):
                 raise NotCompiled(key)
             time.sleep(0.02)
             self.compiled += 1
-            (folder() / f"niceness-{'ahead' if self.rehearsing is not None else 'worker'}").write_text(str(os.nice(0)))
+            part = folder() / f"part-{os.getpid()}"  # a process may be ended while it writes
+            part.write_text(str(os.nice(0)))
+            part.replace(folder() / f"niceness-{'ahead' if self.rehearsing is not None else 'worker'}")
             with (folder() / "log").open("a") as log:
                 log.write(f"{'ahead' if self.rehearsing is not None else 'worker'} {key}\n")
             (folder() / key).touch()

@@ -1,4 +1,4 @@
-"""Workers share a GPU by a service that starts with the campaign, ends with it, and ends for good when a worker dies."""
+"""Workers share a GPU by a service that starts with the campaign and ends with it, and with a worker that dies."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from flashverify.campaign.store.reader import open_run
 from flashverify.campaign.store.stats import Stats, read_stats, stats_sentence
 from flashverify.campaign.supervisor import mps
 from flashverify.campaign.supervisor.events import WorkerLost
-from flashverify.campaign.supervisor.mps import Mps, control_program
+from flashverify.campaign.supervisor.mps import Mps, control_program, own_context
 from flashverify.errors import UsageError
 from tests.campaign.test_engine import campaign
 
@@ -123,6 +123,33 @@ def test_workers_share_until_one_dies_and_none_of_their_cases_is_lost(tmp_path, 
     assert set(evidence[first:]) == {"none"}
     assert not read_stats(tmp_path / "run").mps
     assert told(tmp_path)[-1] == "quit -t 2"
+
+
+def test_a_service_that_lasted_starts_again_and_the_case_of_the_death_has_a_context_of_its_own(
+    tmp_path, monkeypatch, program
+):
+    monkeypatch.setenv("FAKE_FLAG", str(tmp_path / "flag"))
+    monkeypatch.setattr(mps, "_LASTING", 0.0)
+    monkeypatch.setattr("flashverify.campaign.supervisor.gpu.control_program", lambda environ: program)
+    summary, events = campaign(tmp_path / "run", "tells-mps", device="cuda", mps=True, max_cases=120, batch=20)
+    (lost,) = [e for e in events if isinstance(e, WorkerLost)]
+    evidence = {r.case: r.evidence for r in open_run(tmp_path / "run").results()}
+
+    assert (summary.exit_code, len(evidence), summary.restarts) == (0, 120, 1)
+    assert "those that shared its context start again; its case is judged again, alone" in lost.reason
+    assert [case for case, told in evidence.items() if told == "none"] == [lost.case]
+    assert len(set(evidence.values())) == 3, "one service, then another"
+    assert told(tmp_path).count("quit -t 2") == 2
+    assert read_stats(tmp_path / "run").mps
+
+
+def test_what_a_worker_starts_is_no_client_of_a_campaign(tmp_path, program):
+    service = Mps(program)
+    own = {"CUDA_MPS_PIPE_DIRECTORY": "/of/the/machine", "CUDA_MPS_LOG_DIRECTORY": "/logs", "HOME": "/h"}
+
+    assert own_context(service.variables() | {"HOME": "/h"}) == {"HOME": "/h"}
+    assert own_context(own) == own
+    service.close()
 
 
 def test_without_a_death_all_share_and_the_counts_say_so(tmp_path, monkeypatch, program):

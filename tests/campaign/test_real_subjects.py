@@ -11,15 +11,13 @@ from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.case.text import parse_case
 
 WRONG = """
-from dataclasses import replace
-
-from flashverify.subjects import Forward
+from flashverify.subjects import Forward, Supports
 from flashverify.adapters.torch_cpu import TORCH_CPU
 
 
 class Wrong:
     name = "wrong"
-    supports = replace(TORCH_CPU.supports, dtypes=("fp32",), backward=False)
+    supports = Supports(dtypes=("fp32",), masks=("causal",), layouts=("bhsd",), backward=False, non_finite=False)
 
     def __getattr__(self, name):
         return getattr(TORCH_CPU, name)

@@ -25,7 +25,7 @@ def test_draws_are_independent_of_each_other():
     # Copies of parts of the case before it would repeat its seed, and most cases would share it with another.
     assert Counter(case.values.seed for case in drawn if case.values.seed > 2).most_common(1)[0][1] < 12
     assert len({(case.values.regime, case.dtype, case.dim_qk, case.dim_v) for case in drawn}) > 150
-    assert drawn == draw(cases(FAMILY), 200, 7) != draw(cases(FAMILY), 200, 8)
+    assert drawn[:20] == draw(cases(FAMILY), 20, 7) != draw(cases(FAMILY), 20, 8)
 
 
 def test_a_small_space_is_exhausted():

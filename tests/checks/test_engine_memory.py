@@ -1,15 +1,20 @@
 """Broken attentions that the checks `memory` and `determinism` turn red."""
 
 import dataclasses
+import gc
 
 import pytest
 import torch
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
-from flashverify.subjects import Contract
+from flashverify.interpreter.memory import Argument
+from flashverify.subjects import Contract, load_subject
+from flashverify.truth import Truth
 from tests.checks.naive import make
 from tests.checks.test_engine import PLAIN, Wrapped, failures
+
+SMALL = parse_case("fv1 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp16 alibi=yes dlse=yes")
 
 
 def test_a_changed_input_fails_memory():
@@ -89,3 +94,22 @@ def test_a_result_that_depends_on_its_neighbours_fails_determinism(variant):
     plan = Plan(checks=("determinism",), questions={"determinism": (variant,)})
 
     assert ("determinism", "batch", "o") in failures(Wrapped(forward=forward, inner=inner), case, plan)
+
+
+def test_nothing_of_a_judged_case_waits_for_a_collection_of_garbage(interpreter):
+    subject, kinds = load_subject("bundled"), (Truth, Argument)
+
+    def alive():
+        return {id(o) for o in gc.get_objects() if type(o) in kinds}
+
+    judge_case(subject, SMALL, Plan.fuzz(SMALL))  # what is made once
+    gc.collect()
+    gc.disable()
+    try:
+        before = alive()
+        judge_case(subject, SMALL, Plan.fuzz(SMALL))
+        waiting = alive() - before
+    finally:
+        gc.enable()
+
+    assert not waiting

@@ -5,9 +5,12 @@ import dataclasses
 import torch
 
 from flashverify.numerics import Form
-from flashverify.subjects.interface import Contract
+from flashverify.subjects.interface import Contract, Supports
 from flashverify_oracles import dropout_keep
 from tests.diagnosis.planted import Plain
+
+SUPPORTS = Supports(dtypes=("fp32",), layouts=("bhsd",), masks=("causal", "window", "key_lengths"), logits=("softcap",))
+"""Narrow, for a diagnosis calls the case after one of each kind that is accepted."""
 
 
 class Following(Plain):
@@ -15,6 +18,7 @@ class Following(Plain):
 
     name = "following"
     contract = Contract(lse_base="e", deterministic=True)
+    supports = SUPPORTS
 
     def __init__(self):
         self.last = None
@@ -73,7 +77,7 @@ class UnknownAfterOtherRows(Following):
 class Splits(Following):
     """Partial results by pieces of the keys, of which there are as many as the call before had, or one of it left over is added."""
 
-    supports = dataclasses.replace(Plain.supports, launch=(("n_splits", (1, 2, 4)),))
+    supports = dataclasses.replace(SUPPORTS, launch=(("n_splits", (1, 2, 4)),))
     left_over = False
     most = None
 

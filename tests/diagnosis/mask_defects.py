@@ -178,6 +178,11 @@ DEFECTS = [
     ("query-lengths-of-next-sequence", FORWARD + LENGTHS, given(query_lengths=lambda p: p.query_lengths.roll(-1))),
     ("query-lengths-one-less", FORWARD + LENGTHS, given(query_lengths=lambda p: p.query_lengths - 1)),
     ("query-lengths-of-keys", FORWARD + LENGTHS, given(query_lengths=lambda p: p.key_lengths)),
+    (
+        "query-lengths-of-keys",
+        FORWARD + "klen=3 causal=bottom-right",
+        given(query_lengths=lambda p: p.key_lengths.clamp(max=p.q.shape[2])),
+    ),
     ("key-lengths-of-queries", FORWARD + LENGTHS, given(key_lengths=lambda p: p.query_lengths)),
     (
         "key-lengths-shortest-for-all",

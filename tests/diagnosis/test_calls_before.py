@@ -16,6 +16,7 @@ from flashverify.diagnosis.state.wording import tells_of_state
 from flashverify.judge.record import Diagnosis
 from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.following_others import (
+    SUPPORTS,
     CapThatStays,
     CausalThatStays,
     EveryThird,
@@ -30,6 +31,8 @@ from tests.diagnosis.planted import Plain, planted
 
 SECONDS = 300.0
 CASE = "fv1 batch=2 heads_q=2 heads_kv=1 seq_q=6 seq_k=14 dtype=fp32 seed=1 backward=no"
+SMALL = CASE.replace("seq_q=6", "seq_q=5") + " dim_qk=16 dim_v=16"
+"""As small as the smallest that a diagnosis makes of a case: one case of each size is asked about."""
 
 
 def named(subject, case):
@@ -90,14 +93,14 @@ def test_what_a_call_computes_after_others_is_said_where_it_is_of_no_call():
                 return problem
             return dataclasses.replace(problem, case=dataclasses.replace(problem.case, scale=1.0))
 
-    found = named(ScaleAfterOtherRows(), CASE)
+    found = named(ScaleAfterOtherRows(), SMALL)
 
     assert "wrong after one with fewer rows or more rows" in found.reading
     assert "Then it computes so: the logits are not scaled" in found.sentence
 
 
 def test_the_calls_after_which_one_is_wrong_are_said_where_nothing_explains_it():
-    found = named(UnknownAfterOtherRows(), CASE)
+    found = named(UnknownAfterOtherRows(), SMALL)
 
     assert found.name == ""
     assert "O of a call depends on the call before it: wrong after one with fewer rows or more rows" in found.reading
@@ -110,7 +113,8 @@ def test_the_calls_after_which_one_is_wrong_are_said_where_nothing_explains_it()
 def test_a_subject_that_keeps_nothing_follows_no_call(subject):
     kept_nothing = subject()
     kept_nothing.contract = dataclasses.replace(kept_nothing.contract, deterministic=True)
-    case = parse_case(f"{CASE} klen=9,14")
+    kept_nothing.supports = SUPPORTS
+    case = parse_case(f"{SMALL} klen=9,14")
 
     assert follows_another(kept_nothing, case, Clock().end(SECONDS)) is None
     assert of_the_call_before(kept_nothing, case, Clock().end(SECONDS)) is None

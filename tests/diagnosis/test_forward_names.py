@@ -38,10 +38,23 @@ SHARED = {
         "second-key-tiles-skipped",
         "tail-keys-skipped",
     },
+    "partial-last-page-missing": {
+        "last-key-tile-skipped",
+        "last-page-missing",
+        "odd-key-tile-lost",
+        "second-key-tiles-skipped",
+        "tail-keys-skipped",
+    },
     "page-table-of-first-sequence": {"batch-first", "kv-batch-head-exchanged"},
 }
 """Names that explain a defect on every case tried here, and are told from its own by the whole diagnosis."""
-NAMED = ("window-sides-exchanged", "bias-of-another-row", "packed-one-key-early", "lse-of-another-head")
+NAMED = (
+    "partial-last-page-missing",
+    "window-sides-exchanged",
+    "bias-of-another-row",
+    "packed-one-key-early",
+    "lse-of-another-head",
+)
 """Those that are put to the whole diagnosis as well."""
 _RIVALS = 16
 """One defect in so many is put to every other semantics, which takes a second."""

@@ -33,6 +33,16 @@ def test_a_related_case_tells_the_order_of_prefixes_from_their_lengths(of, lengt
     assert Answer.OTHERWISE in {claim.answer(look(subject, each)) for each in others}
 
 
+@pytest.mark.parametrize(("of", "name"), [(max, "prefix-of-the-longest"), (min, "prefix-of-the-shortest")])
+def test_the_longest_and_the_shortest_have_names_that_hold_there(of, name):
+    subject = planted(prefix=lambda s, j, n, b: j < of(n))
+    case = parse_case(CASE.format("top-left", "7,4"))
+    (right,) = (each for each in SEMANTICS if each.name == name)
+    others = [each for each in variants(subject, case) if len(set(each.mask.prefix_lengths)) == 4]
+
+    assert {Claim(right).answer(look(subject, each)) for each in others} == {Answer.CLEAR}
+
+
 def test_what_is_of_the_first_sequence_holds_there_too():
     subject = planted(prefix=lambda s, j, n, b: j < n[0])
     case = parse_case(CASE.format("top-left", "7,4"))

@@ -40,6 +40,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
         numerics: of interpreted kernels.
         ahead: compute capability, such as `9.0`, for which the worker compiles and judges nothing; empty is a worker that judges.
         memory: bytes that the processes may use which the worker starts; None is no limit.
+        sharers: workers on its GPU.
     """
 
     toolkit: str
@@ -51,6 +52,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     numerics: str = "ieee"
     ahead: str = ""
     memory: int | None = None
+    sharers: int = 1
 
 
 class Answered(msgspec.Struct, frozen=True):

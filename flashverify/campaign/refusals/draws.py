@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.worker.search import draw
+from flashverify.campaign.worker.search import fresh
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.modifiers.logits import LOGIT_MODIFIERS
 from flashverify.case.refusals import rules
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["only_property", "outside_cases", "widened"]
 
 _DRAWS = 24
-"""Cases that are drawn for a property, of which few lie outside."""
+"""Cases that are drawn for a property at most, of which few lie outside."""
 
 _PLAIN = {"non_finite": False, "huge_modifiers": False, "wild_slopes": False}
 """What is left out of every draw, so that the property is what is odd."""
@@ -108,10 +108,11 @@ def outside_cases(supports: Supports, *, device: str, seed: int, each: int) -> I
     found: list[list[tuple[Case, str]]] = []
     for number, wide in enumerate(widened(supports)):
         kept: dict[str, tuple[Case, str]] = {}
-        for case in draw(cases(wide, profile=dataclasses.replace(profile, kinds=None)), _DRAWS, seed + number):
-            reason = only_property(supports, case)
-            if reason is not None and len(kept) < each:
+        for case in fresh(cases(wide, profile=dataclasses.replace(profile, kinds=None)), _DRAWS, seed + number):
+            if (reason := only_property(supports, case)) is not None:
                 kept.setdefault(format_case(case), (case, reason))
+            if len(kept) == each:
+                break
         found.append(list(kept.values()))
     for turn in range(each):
         for of_property in found:

@@ -108,9 +108,15 @@ class Deaths:
         self._fruitless += 1
         goes_on, reason = True, loss.verdict.message
         if loss.shared:
-            for other in self._pool.separate():
+            others, again = self._pool.separate()
+            for other in others:
                 self._hand_back(other)
-            reason = f"{reason}; from here on each worker has a context of its own"
+            after = (
+                "those that shared its context start again"
+                if again
+                else "from here on each worker has a context of its own"
+            )
+            reason = f"{reason}; {after}"
         if suspect is not None and note is not None and not loss.failure:
             goes_on = self._convict(suspect, loss)
             reason = f"{reason}, alone with a case that another worker had died over"

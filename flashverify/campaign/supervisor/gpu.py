@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.environment import architecture
+from flashverify.campaign.gpus import PER_GPU
 from flashverify.campaign.kernel_cache import CACHE_VARIABLE, folder_size
 from flashverify.campaign.store.stats import Stats, write_stats
 from flashverify.campaign.supervisor.compilers import Compilers
@@ -39,6 +40,7 @@ def setup_of(config: CampaignConfig) -> ProcessSetup:
         environment=dict(config.environment),
         gpus=config.gpus,
         memory=config.memory,
+        sharers=PER_GPU if config.host is not None else -(-config.workers // max(1, len(config.gpus))),
     )
 
 

@@ -1,8 +1,8 @@
 """NVIDIA's Multi-Process Service (MPS): kernels of processes that share a GPU run side by side in place of by turns.
 
 A fault of one client is a fault of all clients on its GPU, and a client that is killed at work leaves the others undefined (NVIDIA,
-"Multi-Process Service", limitations). So workers share a GPU until the first of them ends by itself. From then on each has a context of
-its own.
+"Multi-Process Service", limitations). So all that share a GPU end when one of them ends by itself, and start again with a service that
+is new. Where that happens within a minute, each has a context of its own from then on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +22,17 @@ from flashverify.campaign.gpus import VISIBLE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Mps", "control_program"]
+__all__ = ["Mps", "control_program", "own_context"]
 
 _PROGRAM = "nvidia-cuda-mps-control"
 _FOLDERS = ("/usr/bin", "/usr/local/nvidia/bin", "/opt/bin")
+_FOLDER = "flashverify-mps-"
 _PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 _SERVICE = Path("/tmp/nvidia-mps/control")
 """Where the service of a machine listens, which processes join unasked."""
 _SECONDS = 30.0
+_LASTING = 60.0
+"""Seconds that a service has to last to be started again: workers that share begin again in some ten seconds, and judge twice as fast."""
 _DAEMON = '"$0" -d || exit 1; echo started; read -r _; echo quit -t 2 | "$0"'
 """Its input ends when this process does, however that ends."""
 _CLIENT = """
@@ -52,6 +56,12 @@ def control_program(environ: Mapping[str, str], service: Path = _SERVICE) -> str
     return shutil.which(_PROGRAM, path=os.pathsep.join((environ.get("PATH", ""), *_FOLDERS)))
 
 
+def own_context(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that shares no service of a campaign, as one that tries what may kill it."""
+    ours = Path(environ.get(_PIPES, "")).name.startswith(_FOLDER)
+    return {name: value for name, value in environ.items() if not ours or name not in (_PIPES, _LOGS)}
+
+
 class Mps:
     """The service of one campaign, which starts when its variables are first asked for.
 
@@ -61,10 +71,11 @@ class Mps:
     Attributes:
         problem: why a service that was to start did not, in words.
         lasted: whether it started and was not given up before the campaign ended.
+        began: when the service that is at work did, in seconds of `time.monotonic`.
     """
 
     def __init__(self, program: str | None) -> None:
-        self._program, self.problem, self.lasted = program, "", False
+        self._program, self.problem, self.lasted, self.began = program, "", False, 0.0
         self._daemon: subprocess.Popen[str] | None = None
         self._folder = ""
 
@@ -83,7 +94,7 @@ class Mps:
         return {_PIPES: self._folder, _LOGS: self._folder}
 
     def _start(self, program: str) -> None:
-        self._folder = tempfile.mkdtemp(prefix="flashverify-mps-")  # the names of sockets are short
+        self._folder = tempfile.mkdtemp(prefix=_FOLDER)  # the names of sockets are short
         environ = {
             name: value for name, value in os.environ.items() if name != VISIBLE
         }  # clients choose among all GPUs
@@ -108,7 +119,7 @@ class Mps:
                 text=True,
                 timeout=_SECONDS,
             )
-            self.lasted = True
+            self.lasted, self.began = True, time.monotonic()
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", "") or str(error)
             self.problem = (
@@ -116,10 +127,12 @@ class Mps:
             )
             self.close()
 
-    def give_up(self) -> None:
-        """End the service before the campaign ends."""
-        self.lasted = False
+    def lost(self) -> bool:
+        """A client ended by itself: the service ends, and starts again when its variables are next asked for; False where it is given up."""
+        program, self.lasted = self._program, self.shared and time.monotonic() - self.began >= _LASTING
         self.close()
+        self._program = program if self.lasted else None
+        return self.lasted
 
     def close(self) -> None:
         """End the service, after its clients; it is not started again."""

@@ -117,17 +117,16 @@ class Pool:
         why = hang_verdict(0)
         return [self._remove(slot, why, abandoned=True) for slot in self.slots if self.gpu(slot.number) == gpu]
 
-    def separate(self) -> list[Loss]:
-        """End the workers that share a context, and share none from then on."""
+    def separate(self) -> tuple[list[Loss], bool]:
+        """End the workers that share a context; whether those that start from here on share one again."""
         lost = [self._remove(slot, hang_verdict(0), abandoned=True) for slot in self.slots if slot.shares]
-        self._mps.give_up()
-        return lost
+        return lost, self._mps.lost()
 
     def give(self, number: int, task: Task, *, fresh: bool = False) -> None:
-        """Hand a task to a free worker; with `fresh` to a new process."""
+        """Hand a task to a free worker; with `fresh` to a new process, which has a context of its own for it."""
         if fresh and number in self._slots:
             self._end(self._slots[number])
-        slot = self._slots.get(number) or self._started(number)
+        slot = self._slots.get(number) or self._started(number, shares=not fresh)
         slot.task, slot.answered, slot.put_off, slot.left = task, 0, 0, False
         slot.sign(START_LIMIT)
         slot.process.send(task)
@@ -137,12 +136,12 @@ class Pool:
         for number in tuple(self._stopped()):
             self._started(number)
 
-    def _started(self, number: int) -> Slot:
+    def _started(self, number: int, *, shares: bool = True) -> Slot:
         try:
             disk.remove(note := self.notes[number])
         except OSError as error:
             raise StoreError(f"cannot remove {note}: {error}") from error
-        shared = self._mps.variables()
+        shared = self._mps.variables() if shares else {}
         setup = msgspec.structs.replace(self._setup, environment=self._setup.environment | shared)
         process = self._host.start(setup, number, note)
         self._slots[number] = slot = Slot(number, process, shares=bool(shared))
@@ -151,8 +150,15 @@ class Pool:
         return slot
 
     def done(self, slot: Slot) -> None:
-        """The worker waits again; one that has grown ends, so that no case meets the limit of memory for those before it."""
+        """The worker waits again.
+
+        It ends where it has grown, so that no case meets the limit of memory for those before it, and where it has a context of its own
+        beside a shared one.
+        """
         slot.task = None
+        if self._mps.shared and not slot.shares:
+            self._end(slot)
+            return
         used = slot.process.memory()
         slot.memory = slot.memory or used
         limit = self._setup.memory

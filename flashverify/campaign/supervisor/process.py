@@ -16,6 +16,7 @@ import msgspec
 
 from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
 from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
+from flashverify.campaign.supervisor.mps import own_context
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
 from flashverify.child_process import child_environment
 from flashverify.judge.verdict import Status, Verdict
@@ -37,6 +38,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
         ahead: see `WorkerConfig`.
         gpus: those over which its processes take turns; with none each sees what `environment` shows.
         memory: bytes that each process may use; None is no limit.
+        sharers: see `WorkerConfig`.
     """
 
     toolkit: str
@@ -48,6 +50,7 @@ class ProcessSetup(msgspec.Struct, frozen=True):
     ahead: str = ""
     gpus: tuple[str, ...] = ()
     memory: int | None = None
+    sharers: int = 1
 
     def of_worker(self, number: int) -> ProcessSetup:
         """That of worker `number`, which sees its own GPU alone."""
@@ -56,13 +59,13 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
 
 def worker_environment(device: str) -> dict[str, str]:
-    """The child's environment: one thread per worker."""
+    """The child's environment: one thread per worker, and a context of its own where nobody gives it another."""
     kept = {} if device == "cpu" else {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
     own = {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     }
-    return child_environment(interpret=device == "cpu") | kept | own
+    return own_context(child_environment(interpret=device == "cpu")) | kept | own
 
 
 class WorkerProcess:
@@ -83,6 +86,7 @@ class WorkerProcess:
             setup.numerics,
             setup.ahead,
             setup.memory,
+            setup.sharers,
         )
         try:
             self.popen = subprocess.Popen(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult
 
-__all__ = ["draw", "draw_some", "search"]
+__all__ = ["draw", "draw_some", "fresh", "search"]
 
 _ROUND = 10
 """Examples of one run of Hypothesis. From the eleventh on most examples of a run are the last one with one part copied over
@@ -83,7 +83,7 @@ def search(session: Session, task: Batch) -> None:
 
     climbs = task.examples // _CLIMBING
     drawn, draws = 0, task.examples - climbs + (not task.simplest)
-    for case in _fresh(strategy, draws, task.seed):
+    for case in fresh(strategy, draws, task.seed):
         drawn += 1
         if (drawn > 1 or task.simplest) and not visit(case):
             return
@@ -112,7 +112,7 @@ def _means(
 
 def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tuple[Case, ...]:
     """`examples` different cases, or fewer where the strategy has no more."""
-    return tuple(_fresh(strategy, examples, seed_value))
+    return tuple(fresh(strategy, examples, seed_value))
 
 
 def draw_some(session: Session, subject: Any, examples: int, seed_value: int, profile: str) -> tuple[Case, ...]:
@@ -127,7 +127,7 @@ def draw_some(session: Session, subject: Any, examples: int, seed_value: int, pr
     return drawn
 
 
-def _fresh(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> Iterator[Case]:
+def fresh(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> Iterator[Case]:
     """Different cases, drawn independently of each other in rounds, the simplest case of all in the first of them alone.
 
     Of each full round those are left out that add least to the pairs of traits that the others cover.

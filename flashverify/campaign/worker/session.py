@@ -38,6 +38,7 @@ from flashverify.campaign.protocol import (
     encode,
 )
 from flashverify.campaign.supervisor.process import ProcessSetup
+from flashverify.campaign.worker.gpu_memory import give_back, was_short
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
 from flashverify.case.text import format_case, parse_case
@@ -66,7 +67,12 @@ class Session:
     def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
         self.toolkit = toolkit
         self.setup = ProcessSetup(
-            config.toolkit, config.device, config.case_limit, numerics=config.numerics, memory=config.memory
+            config.toolkit,
+            config.device,
+            config.case_limit,
+            numerics=config.numerics,
+            memory=config.memory,
+            sharers=config.sharers,
         )
         self.device = config.device
         self._events = config.events_fd
@@ -110,8 +116,22 @@ class Session:
         subject, text = self.subject(spec), format_case(case)
         self.announce(spec, text)
         self._before, begun = self._spent(), time.perf_counter()
+        result = self._judged(spec, subject, case, plan)
+        if self.device == "cuda":
+            if was_short(result):
+                give_back(None)
+                result = self._judged(spec, subject, case, plan)
+            if any(v.check in ("exception", "harness") for v in result.verdicts):
+                leave_a_lost_device()
+            give_back(self.setup.sharers)
+        self.clear()
+        if not result.seconds:
+            result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
+        return result
+
+    def _judged(self, spec: str, subject: Any, case: Case, plan: str) -> CaseResult:
         try:
-            result = self.toolkit.judge(subject, case, plan)
+            result: CaseResult = self.toolkit.judge(subject, case, plan)
         except Exception as error:
             if isinstance(error, UsageError) and PlanName.parse(plan).check:
                 raise  # the check that was asked for does not exist
@@ -123,12 +143,9 @@ class Session:
                 message=message[:2000],
                 traceback=traceback_text(error),
             )
-            result = CaseResult(case=text, subject=self._name(spec), evidence=self.device, verdicts=(verdict,))
-        if self.device == "cuda" and any(v.check in ("exception", "harness") for v in result.verdicts):
-            leave_a_lost_device()
-        self.clear()
-        if not result.seconds:
-            result = msgspec.structs.replace(result, seconds=round(time.perf_counter() - begun, 6))
+            result = CaseResult(
+                case=format_case(case), subject=self._name(spec), evidence=self.device, verdicts=(verdict,)
+            )
         return result
 
     def report(self, spec: str, result: CaseResult) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from flashverify.case.case import Case, Storage, Values
+from flashverify.case.refusals import rules_of_launches, rules_of_problems
 from flashverify.case.tensors import TENSORS
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.problem import Problem
-    from flashverify.subjects.interface import Subject
+    from flashverify.subjects.interface import Subject, Supports
 
 __all__ = ["FLOATS", "altered", "dense_case", "launches", "like", "overwrite", "pinned", "plain", "relaunched", "work"]
 
@@ -93,9 +94,19 @@ def dense_case(case: Case, **changes: Any) -> Case:
 
 def launches(subject: Subject, *cases: Case) -> Iterator[tuple[tuple[str, int], ...]]:
     """The launch parameters that the subject accepts for every one of `cases`, in the order of its declaration."""
-    for launch in subject.supports.launches():
-        if all(subject.supports.refusal(dataclasses.replace(case, launch=launch)) is None for case in cases):
+    supports = subject.supports
+    if any(refused for case in cases for refused, _ in rules_of_problems(supports, case)):
+        return
+    for launch in supports.launches():
+        if all(_launchable(supports, dataclasses.replace(case, launch=launch)) for case in cases):
             yield launch
+
+
+def _launchable(supports: Supports, case: Case) -> bool:
+    """Whether a case that nothing but its launch parameters can make unsupported is supported."""
+    return not any(refused for refused, _ in rules_of_launches(supports, case)) and (
+        supports.refused_by_also(case) is None
+    )
 
 
 def pinned(subject: Subject, *cases: Case) -> tuple[tuple[str, int], ...] | None:

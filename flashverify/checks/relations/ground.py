@@ -6,6 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
@@ -158,7 +160,7 @@ def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -
         if not bool(wrong.any()):
             continue
         ratio = torch.where(wrong, torch.nan_to_num(error / bound, nan=torch.inf), -1.0)
-        at = tuple(int(i) for i in torch.unravel_index(ratio.argmax(), ratio.shape))
+        at = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
         text = (
             f"{float(a.value[at]):.9g} against {float(b.value[at]):.9g}, apart by {float(error[at]):.3g} where both bounds "
             f"allow {float(bound[at]):.3g} ({int(wrong.sum())} of {wrong.numel()} elements)"

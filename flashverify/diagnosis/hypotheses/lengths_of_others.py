@@ -151,7 +151,7 @@ LENGTHS_OF_OTHERS = (
     Semantics(
         name="query-lengths-of-keys",
         sentence="the key lengths are taken for those of the queries",
-        build=_rows(lambda _rows, keys: keys),
+        build=_either(_rows(lambda _rows, keys: keys), _rows(torch.minimum)),
     ),
     Semantics(
         name="key-lengths-of-sequence-before",

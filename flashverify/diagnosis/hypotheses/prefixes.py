@@ -87,6 +87,21 @@ PREFIXES = (
         build=_prefix(lambda p, n: in_prefix(p, n[:1] * len(n))),
     ),
     Semantics(
+        name="prefix-of-the-longest",
+        sentence="every sequence has the longest of all prefixes",
+        build=_prefix(lambda p, n: in_prefix(p, (max(n),) * len(n))),
+    ),
+    Semantics(
+        name="prefix-of-the-shortest",
+        sentence="every sequence has the shortest of all prefixes",
+        build=_prefix(lambda p, n: in_prefix(p, (min(n),) * len(n))),
+    ),
+    Semantics(
+        name="prefix-of-last-sequence",
+        sentence="every sequence has the prefix of the last one",
+        build=_prefix(lambda p, n: in_prefix(p, n[-1:] * len(n))),
+    ),
+    Semantics(
         name="prefix-of-next-sequence",
         sentence="a sequence has the prefix of the next one",
         build=_prefix(lambda p, n: in_prefix(p, (*n[1:], n[-1]))),

@@ -5,7 +5,7 @@ Their constants are learned: all of those that a case has room for are tried, so
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Of = Callable[[Tensor], Tensor]
     """Of numbers, int64, those that are taken for them."""
 
-__all__ = ["IndexForm", "constants", "forms_within", "index_forms"]
+__all__ = ["IndexForm", "constants", "forms_of", "forms_within", "index_forms"]
 
 _PERIODS = (2, 4, 8, 16, 32)
 _LARGEST_XOR = 64
@@ -69,6 +69,13 @@ def index_forms(most: int) -> Iterator[IndexForm]:
             yield IndexForm(f"{c} * {{}}", partial(lambda x, c: c * x, c=c))
 
 
+@cache
+def forms_of(count: int) -> tuple[tuple[IndexForm, ...], Tensor]:
+    """The functions that differ from the identity on so many numbers, and the values of each, int64 `[functions, count]`."""
+    forms, numbers = tuple(index_forms(count - 1)), torch.arange(count)
+    return forms, torch.stack([form.of(numbers) for form in forms]) if forms else numbers.expand(0, count)
+
+
 def forms_within(found: Tensor, told: Tensor, most: int) -> Iterator[IndexForm]:
     """The functions that say what is taken for each number, at most so many.
 
@@ -82,16 +89,14 @@ def forms_within(found: Tensor, told: Tensor, most: int) -> Iterator[IndexForm]:
     if not bool((told & ~found.diagonal()).any()):
         return
     held = found | ~told.unsqueeze(-1)
-    given = 0
-    for form in index_forms(count - 1):
-        to = form.of(numbers)
-        inside = (to >= 0) & (to < count)
-        several = int(to.min()) != int(to.max())  # the first, or the last, of all has words of its own
-        if several and bool(inside.all()) and bool(held[numbers, to].all()):
-            yield form
-            given += 1
-            if given == most:
-                return
+    forms, to = forms_of(count)
+    inside = ((to >= 0) & (to < count)).all(1)
+    several = to.amin(1) != to.amax(1)  # the first, or the last, of all has words of its own
+    fits = inside & several & held[numbers, to.clamp(0, count - 1)].all(1)
+    chosen = fits.nonzero().squeeze(1).tolist()[:most]
+    yield from (forms[n] for n in chosen)
+    if len(chosen) == most:
+        return
     if bool(told.all()):
         yield from _permutations(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,6 +65,8 @@ _GROWN = ((40, 70), (70, 140))
 """Rows and keys that are added to the failing case for these."""
 _OF_LOGITS = frozenset({"scale", "softcap", "slopes", "bias", "relative-bias"})
 """Things that O does not show where a row has a single key: nothing is said of it alone where the LSE depends on them."""
+_KEPT = 64
+"""Problems that are kept while things are put into them."""
 _CLEAR = 4.0
 """Times the bounds that what is declared differs by where a case tells anything."""
 
@@ -202,13 +205,19 @@ def _moved(trials: Trials, scene: Scene, thing: Thing) -> dict[str, _Moved] | No
 def _mixed(trials: Trials, case: Case, other: Case, thing: Thing) -> tuple[Scene, Scene] | None:
     """Runs of a case, and of it with the thing of another one; None where there is no such problem, or the subject raises."""
     device = trials.subject.device()
-    first, _ = materialize(case, device)
-    second, _ = materialize(other, device)
-    mixed = thing.put(first, second)
-    if mixed is None or any(trials.subject.supports.refusal(each.case) is not None for each in (first, mixed)):
+    mixed = thing.put(_unrun(case, device), _unrun(other, device))
+    if mixed is None or any(trials.subject.supports.refusal(each) is not None for each in (case, mixed.case)):
         return None
-    one, two = (_run(trials, problem) for problem in (first, mixed))
+    first, second = (materialize(each, device)[0] for each in (case, other))
+    mixed = thing.put(first, second)
+    one, two = (None if each is None else _run(trials, each) for each in (first, mixed))
     return None if one is None or two is None else (one, two)
+
+
+@functools.lru_cache(_KEPT)
+def _unrun(case: Case, device: str) -> Problem:
+    """A problem that no subject is given: nearly all things are refused, and what a subject is given it may change."""
+    return materialize(case, device)[0]
 
 
 def _between(one: Scene, two: Scene) -> dict[str, _Moved]:

@@ -35,6 +35,8 @@ _CALLS = 3
 _SEEDS = (901, 902)
 _NEAR = 1e-4
 """Share of the magnitudes that an output may be off."""
+_FEW = 16
+"""Elements of an output that are asked first."""
 _READ = ("o", "dq", "dk", "dv")
 _NAMES = {"o": "O", "dq": "dQ", "dk": "dK", "dv": "dV"}
 _WITH_ARTICLE = {"offset": "an offset", "seed": "a seed"}
@@ -122,9 +124,13 @@ def _off(scenes: list[Scene], end: End) -> list[_Found]:
         if output not in scenes[-1].failures or torch.equal(scenes[0].outputs[output], scenes[-1].outputs[output]):
             continue
         for kind in ("offset", "seed"):
-            numbers = [_number(scene, kind, output, end) for scene in scenes]
-            if None not in numbers:
-                found.append(_Found(kind, output, tuple(n for n in numbers if n is not None)))
+            numbers: list[int] = []
+            for scene in scenes:
+                if (number := _number(scene, kind, output, end)) is None:
+                    break
+                numbers.append(number)
+            if len(numbers) == len(scenes):
+                found.append(_Found(kind, output, tuple(numbers)))
                 break
     return found
 
@@ -136,11 +142,17 @@ def _number(scene: Scene, kind: str, output: str, end: End) -> int | None:
         return None
     got = scene.outputs[output].flatten()
     near = _NEAR * (linear.each.abs().sum(0) + linear.rest.abs()) + 1e-30
+    every = torch.arange(len(got))
+    few = every[:: -(-len(got) // _FEW)]
     for start in range(0, _FARTHEST, _AT_ONCE):
         kept = torch.from_numpy(_kept(scene, kind, np.arange(start, start + _AT_ONCE, dtype=np.uint64)))
-        fits = ((kept @ linear.each + linear.rest - got).abs() <= near).all(-1).nonzero()
-        if len(fits):
-            return start + int(fits[0])
+        left = torch.arange(_AT_ONCE)
+        for some in (few, every):  # a few elements tell nearly all numbers
+            left = left[
+                ((kept[left] @ linear.each[:, some] + linear.rest[some] - got[some]).abs() <= near[some]).all(-1)
+            ]
+        if len(left):
+            return start + int(left[0])
     return None
 
 

@@ -91,21 +91,27 @@ def after(subject: Subject, pair: Pair) -> After | None:
         if before is None or earlier is None or earlier.failures:
             return None
         late, strided = _run(subject, second, second, 0, first)
-        again = seen(subject, second, _run(subject, second, second, 0)[0])
+        again = seen(subject, second, _run(subject, second, second, 0)[0], like=before)
     except _RaisedError:
         return None
-    found = _result(pair, Way.APART, earlier, seen(subject, second, late), strided)
+    found = _result(pair, Way.APART, earlier, seen(subject, second, late, like=before), strided)
     return None if found is None or again is None else After(called=found, before=before, again=again)
 
 
 def repeated(subject: Subject, case: Case, calls: int) -> list[Scene]:
     """Calls of one problem one after the other; none where the subject raises an exception or nothing can be compared."""
     problem, _ = materialize(case, subject.device())
+    found: list[Scene] = []
     try:
-        found = [seen(subject, problem, _run(subject, problem, problem, 0)[0]) for _ in range(calls)]
+        for _ in range(calls):
+            execution, _ = _run(subject, problem, problem, 0)
+            scene = seen(subject, problem, execution, like=found[0] if found else None)
+            if scene is None:
+                return []
+            found.append(scene)
     except _RaisedError:
         return []
-    return [] if None in found else [scene for scene in found if scene is not None]
+    return found
 
 
 def returned(subject: Subject, problem: Problem) -> dict[str, Tensor]:

@@ -125,6 +125,7 @@ def of_a_later_call(
         if found is not None and found.name:
             return found
         end = clock.end(_LOOKING * seconds)  # what goes by shapes may have a name
+    end = end.after(_LOOKING * seconds / 2)  # however long it took to see that
     for each in dict.fromkeys((case, first or case)):
         for wide in (False, True):
             if kind := suspected(subject, each, end, wide=wide):

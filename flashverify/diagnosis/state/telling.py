@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.registry import CHECKS, error_class
+from flashverify.diagnosis.state.overwriting import overwritten
 from flashverify.judge.record import Diagnosis
 from flashverify.judge.verdict import Status
 from flashverify.outputs import OUTPUTS
@@ -28,6 +29,8 @@ _BEGIN = {
 def told(subject: Subject, case: Case, verdict: Verdict) -> Diagnosis:
     """What the check says of the case when it is asked once more: which outputs fail, and how the first of them does."""
     again = _again(subject, case, verdict)
+    if verdict.check != "config" and (words := overwritten(subject, case)):
+        return Diagnosis(sentence=words, place=_place(again or [verdict]))
     if not again:
         words = "Asked once more, the check does not fail: the failure depends on what was called before, or on chance."
         return Diagnosis(sentence=f"{words} It was: {verdict.message}.", place=_place([verdict]))

@@ -20,6 +20,7 @@ from flashverify.diagnosis.readings.masks.ends import (
     visible_of,
 )
 from flashverify.diagnosis.readings.masks.extent import Extent
+from flashverify.diagnosis.readings.masks.lanes import lanes
 from flashverify.diagnosis.readings.masks.pattern_blocks import seen_blocks
 from flashverify.diagnosis.readings.masks.pieces import behind_empty, pieces
 from flashverify.diagnosis.readings.masks.ring_pieces import ring_pieces
@@ -114,6 +115,7 @@ def visible_extents(scene: Scene, wrong: Tensor) -> Iterator[Extent]:
     yield from behind_empty(scene, seen)
     yield from ring_pieces(scene, seen)
     yield from _of_context(scene, seen)
+    yield from lanes(scene, wrong, seen)
     yield from tails(scene, wrong, seen)
     yield one_of(f"keys from {begin} on", lambda s: key_of(s) >= begin)
     yield one_of(f"keys up to {end}", lambda s: key_of(s) <= end)

@@ -51,6 +51,29 @@ _MAPS: tuple[tuple[str, KeyMap], ...] = (
     ("key j is read from the first slot of its page", lambda j, n, s: j // s * s),
     ("every second page is read in place of the next one", lambda j, n, s: j // (2 * s) * 2 * s + j % s),
 )
+_TILED = (16, 32, 64, 128)
+_TABLES = (2, 3, 4, 8, 16, 32, 64, 128)
+_LEARNED: tuple[tuple[str, KeyMap], ...] = (
+    *(
+        (f"page number n of a sequence is taken for n % {c}", partial(lambda j, n, s, c: j // s % c * s + j % s, c=c))
+        for c in _TABLES
+    ),
+    *(
+        (
+            f"page number n of a sequence is taken for min(n, {c - 1})",
+            partial(lambda j, n, s, c: (j // s).clamp(max=c - 1) * s + j % s, c=c),
+        )
+        for c in _TABLES
+    ),
+    *(
+        (
+            f"key j is read from the page of the first key of its tile of {t}",
+            partial(lambda j, n, s, t: j // t * t // s * s + j % s, t=t),
+        )
+        for t in _TILED
+    ),
+)
+"""Page tables with room for few entries, and pages that are looked up once for a tile."""
 _PARTED: tuple[tuple[str, Parted], ...] = (
     (
         "the page of key j is counted from the page in which its part begins, in whole pages from the part's first key on: where a part "
@@ -76,7 +99,7 @@ _CUTS: tuple[tuple[str, Cut], ...] = (
 
 def counts_of_other_keys() -> Iterator[tuple[str, Callable[[Scene], Tensor | None]]]:
     """What is read of which key in words, and how often each key then enters each row, int64 `[B, Hq, Sq, Sk]`; None without pages."""
-    for words, to in _MAPS:
+    for words, to in (*_MAPS, *_LEARNED):
         yield words, partial(_counts, to=partial(_of_pages, to=to))
     for words, parted in _PARTED:
         for cut, begins in _CUTS:
@@ -91,6 +114,7 @@ def counts_of_other_keys() -> Iterator[tuple[str, Callable[[Scene], Tensor | Non
 def page_maps() -> Iterator[tuple[str, KeyMap]]:
     """What is read of which key in words, and the numbers that are read in place of those of keys, given how many there are and the size of a page."""
     yield from _MAPS
+    yield from _LEARNED
 
 
 def in_pages_of_parts() -> Iterator[Extent]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     _Set = tuple[Extent, Tensor]
     _Place = tuple[Condition, Tensor]
 
-__all__ = ["Rule", "rules"]
+__all__ = ["Rule", "places_of", "rules"]
 
 _COVERING = 40
 """Sets, the simplest ones, that are joined with places."""
@@ -114,6 +114,12 @@ def rules(scene: Scene, wrong: Tensor, asked: Tensor, output: str, *, hidden: bo
     )
     for stage in stages:
         yield from islice(stage, _STAGE)
+
+
+def places_of(scene: Scene, wrong: Tensor) -> list[tuple[Condition, Tensor]]:
+    """Places, no whole case, that hold every pair of `wrong`, with their pairs, the simpler ones first."""
+    covering = _Covering(scene, wrong, torch.ones(1, 1, 1, 1, dtype=torch.bool))
+    return covering.places(PLACES) + covering.places(_numbered(scene, wrong))
 
 
 class _Covering:

@@ -1,10 +1,11 @@
-"""Biases that are taken of another distance, key or row, by a function whose constant is learned from one case."""
+"""Biases that are taken of another distance or head, by a function whose constant is learned from one case."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 
 from flashverify.diagnosis.readings.index_forms import constants, index_forms
@@ -41,7 +42,7 @@ class _Row(NamedTuple):
 
 
 def mapped_terms(effect: Effect) -> Iterator[Term]:
-    """What the biases of a case are under a function of the distance, of the key or of the row that its deviation allows; the simplest first."""
+    """What the biases of a case are under a function of the distance or of the head that its deviation allows; the simplest first."""
     deviation = deviation_of(effect)
     if not bool(deviation.wrong.any()) or bool(deviation.hidden.any()):
         return
@@ -65,11 +66,6 @@ def _values(effect: Effect, name: str, words: str) -> Iterator[tuple[str, Value]
         has = "has the slope" if name == "slopes" else "is that"
         yield f"{words} {has} of query head {form.words.format(*['h'] * 2)}", partial(_of_heads, of=form.of, name=name)
     if name == "bias":
-        if case.mask.packed is None:
-            for axis, letter, what in ((3, "j", "key"), (2, "i", "row")):
-                for form in index_forms(case.shape_q[2] - 1 if axis == 2 else case.seq_k - 1):
-                    took = f"{words} is that of {what} {form.words.format(*[letter] * 2)}"
-                    yield took, partial(_moved, of=form.of, axis=axis)
         return
     farthest = int(signed(effect).abs().max())
     for form in index_forms(farthest):
@@ -107,23 +103,12 @@ def _sample(effect: Effect) -> _Row:
         # a function shows where a row has pairs of both kinds
         score = read.sum(-1) + read.shape[-1] * torch.minimum(wrong.sum(-1), (read & ~wrong).sum(-1))
         order = score.flatten().argsort(descending=True)[:_ROWS]
-        batch, head, row = torch.unravel_index(order, score.shape)
+        batch, head, row = (torch.from_numpy(each) for each in np.unravel_index(order.numpy(), score.shape))
         at = (batch, head, row)
         tolerance = tolerance_of(effect).expand_as(read)
         memo["sampled rows"] = _Row(at, deviation.off[at], tolerance[at], read[at])
     found: _Row = memo["sampled rows"]
     return found
-
-
-def _moved(effect: Effect, of: Of, axis: int) -> Tensor | None:
-    """The bias of other keys or rows less the declared one; None where a number leads out of it."""
-    bias = bias_of(effect, "bias")
-    if bias is None or effect.scene.case.mask.packed is not None:
-        return None
-    to = of(torch.arange(bias.shape[axis]))
-    if int(to.min()) < 0 or int(to.max()) >= bias.shape[axis]:
-        return None
-    return bias.index_select(axis, to) - bias
 
 
 def _of_heads(effect: Effect, of: Of, name: str) -> Tensor | None:

@@ -13,7 +13,8 @@ from flashverify.checks.passes.logits import modified
 from flashverify.diagnosis.hypothesis import TILES
 from flashverify.diagnosis.readings.masks.extents import tile_extents
 from flashverify.diagnosis.readings.masks.hidden import hidden_by, hidden_words
-from flashverify.diagnosis.readings.weights.models import GONE, kept_factor
+from flashverify.diagnosis.readings.weights.dropped_sums import dropped_sums
+from flashverify.diagnosis.readings.weights.models import GONE
 from flashverify.diagnosis.readings.weights.other_sums import other_sums
 from flashverify.diagnosis.readings.weights.sink_forms import sink_forms
 from flashverify.diagnosis.readings.weights.term import HEADS
@@ -136,17 +137,7 @@ def masses(effect: Effect) -> Iterator[tuple[str, Mass]]:
             f"has as many keys more, with the largest logit of the row, as fill the last tile of {t}",
             partial(lambda e, z, t: torch.logaddexp(sum_of(e, z), _padding(e, t) + z.amax(-1)), t=t),
         )
-    if effect.scene.case.dropout:
-        yield (
-            "is that of the kept keys",
-            lambda e, z: _sink_with(e, z.masked_fill(kept_factor(e).expand_as(z) == 0, -math.inf)),
-        )
-        yield "is multiplied by 1 - p", lambda e, z: sum_of(e, z) + math.log1p(-e.scene.case.dropout)
-        yield "is divided by 1 - p", lambda e, z: sum_of(e, z) - math.log1p(-e.scene.case.dropout)
-        yield (
-            "is that of the kept keys, each over 1 - p",
-            lambda e, z: _sink_with(e, z + kept_factor(e).log().expand_as(z)),
-        )
+    yield from dropped_sums(effect, sum_of, _sink_with)
     yield from other_sums(effect, sum_of)
     yield "has one more of the largest logit of the row", lambda e, z: torch.logaddexp(sum_of(e, z), z.amax(-1))
     yield (
@@ -192,7 +183,7 @@ def sink_in_effect(rows: Sequence[Any]) -> str:
         near = _NEAR * (0.1 + middle.abs())
         if bool(((of - middle).abs() <= near).all()):
             return "" if abs(middle - declared_is) <= near else f"the sink in effect is {words.format(float(middle))}"
-    for words, other in sink_forms(rows[0].effect) if len(sinks.unique()) >= _SINKS else ():
+    for words, other in sink_forms(rows[0].effect) if len(torch.unique(sinks)) >= _SINKS else ():
         made = torch.cat([other(effect, sink)[heavy] for effect, sink, heavy in places])
         if bool(((made - value).abs() <= _NEAR * (0.1 + value.abs())).all()):
             return f"the sink in effect is {words}"

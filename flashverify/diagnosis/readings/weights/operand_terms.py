@@ -10,6 +10,7 @@ import torch
 
 from flashverify.checks.passes.logits import modified, products
 from flashverify.diagnosis.hypothesis import TILES
+from flashverify.diagnosis.readings.operand_maps import of_channels
 from flashverify.diagnosis.readings.weights.term import HEADS, Term
 
 if TYPE_CHECKING:
@@ -104,6 +105,13 @@ def operand_terms(case: Case) -> Iterator[Term]:
             kind="exchange",
             of=exchanged(partial(lambda e, k, c: k * (torch.arange(k.shape[3]) < k.shape[3] // c * c), c=c), "k"),
         )
+    for name in ("k", "q"):
+        for words, change in of_channels():
+            yield Term(
+                words=f"the channels of {name.upper()} in the dot product are {words}",
+                kind="exchange",
+                of=exchanged(partial(lambda e, x, c: c(x), c=change), name),
+            )
     yield Term(
         words="the dot product leaves out the last channel",
         kind="exchange",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypothesis import TILES
-from flashverify.diagnosis.readings.masks.extents import tile_extents
+from flashverify.diagnosis.readings.masks.extents import EVERY, tile_extents
 from flashverify.diagnosis.readings.masks.other_masks import other_rows
 from flashverify.diagnosis.readings.masks.rules import Rule, rules
 from flashverify.diagnosis.readings.weights.draws import other_draws
@@ -18,6 +18,7 @@ from flashverify.diagnosis.readings.weights.dropped_places import dropped_places
 from flashverify.diagnosis.readings.weights.hidden_models import hidden_models
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
 from flashverify.diagnosis.readings.weights.models import DECLARED, Model, deviation_of, kept_factor, tolerance_of
+from flashverify.diagnosis.readings.weights.row_terms import centred, terms_in_rows
 from flashverify.diagnosis.readings.weights.term import COEFFICIENTS, Term
 from flashverify.diagnosis.readings.weights.terms import terms_of
 from flashverify.diagnosis.trials import work
@@ -61,6 +62,9 @@ def proposals(effect: Effect) -> Iterator[Model]:
         yield from _whole(effect, deviation)
     if bool(deviation.wrong.any()) and not hidden:
         yield from _at_places(effect, deviation)
+        for term, more, rule in terms_in_rows(effect, deviation, _terms(effect)):
+            for words, of in _of_term(effect, term, more):
+                yield _model(words, of, rule)
     if hidden:
         yield from hidden_models(effect, deviation)
     if not hidden:
@@ -79,7 +83,12 @@ def _model(words: str, of: Callable[[Effect], Tensor | None], where: Rule | None
             more = torch.where(where.where(effect.scene), more, 0.0)
         return (effect.logits + more).masked_fill(~effect.visible, -math.inf)
 
-    return Model(f"{words}, for {where.words}" if where is not None else words, logits, kept_factor)
+    return Model(words if where is None else f"{words}, {_where(where)}", logits, kept_factor)
+
+
+def _where(rule: Rule) -> str:
+    """`for keys behind the diagonal, only in the first query head`; of whole rows the place alone."""
+    return rule.words.removeprefix(f"{EVERY}, ") if rule.places else f"for {rule.words}"
 
 
 def _scaled(term: Term, name: str, factor: Callable[[Effect], float]) -> tuple[str, Callable[[Effect], Tensor | None]]:
@@ -128,13 +137,6 @@ def _of_term(effect: Effect, term: Term, more: float) -> Iterator[tuple[str, Cal
             yield _added(term, number)
 
 
-def _centred(x: Tensor, read: Tensor) -> Tensor:
-    """`x` minus its mean over the pairs of its row that were read; 0 elsewhere."""
-    kept = torch.where(read, x, 0.0)
-    count = read.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(read, x - kept.sum(-1, keepdim=True) / count, 0.0)
-
-
 def _terms(effect: Effect) -> list[tuple[Term, Tensor]]:
     if "terms" not in effect.scene.memo:
         found = []
@@ -150,9 +152,9 @@ def _terms(effect: Effect) -> list[tuple[Term, Tensor]]:
 def _whole(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     """One term more or less at all pairs."""
     read = deviation.read & torch.isfinite(deviation.off)
-    off = _centred(deviation.off, read)
+    off = centred(deviation.off, read)
     for term, value in _terms(effect):
-        t = _centred(value, read)
+        t = centred(value, read)
         size = float((t * t).sum())
         if size < 1e-12:
             continue
@@ -179,10 +181,10 @@ def _two_terms(effect: Effect, deviation: Deviation) -> Iterator[Model]:
     read = deviation.read & torch.isfinite(deviation.off)
     if not bool((deviation.read == read).all()) or not bool(deviation.wrong.any()):
         return
-    off = _centred(deviation.off, read)[read]
+    off = centred(deviation.off, read)[read]
     if len(off) < 24:
         return
-    free = [(term, _centred(value, read)[read]) for term, value in _terms(effect) if term.kind != "exchange"][:14]
+    free = [(term, centred(value, read)[read]) for term, value in _terms(effect) if term.kind != "exchange"][:14]
     tolerance = 4 * tolerance_of(effect)[read]
     for n, (first, a) in enumerate(free):
         for second, b in free[n + 1 :]:

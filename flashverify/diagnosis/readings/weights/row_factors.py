@@ -63,7 +63,7 @@ def factors_depend(effects: list[Effect]) -> list[Said]:
             own = "the scaled products are multiplied by"
             if len(table) >= _POINTS and (formula := _formula(name, table)) is not None:
                 return [Said(f"{own} {formula}", len(read))]
-            if sum(len(case[x == value].unique()) > 1 for value, _ in table) < _SHARED:
+            if sum(len(torch.unique(case[x == value])) > 1 for value, _ in table) < _SHARED:
                 continue  # a factor of each case is a function of whatever differs from case to case
             some = [table[n] for n in sorted({0, len(table) // 2, len(table) - 1})][:_EXAMPLES]
             told = ", ".join(f"{y:.4g} at {x:g}" for x, y in some)

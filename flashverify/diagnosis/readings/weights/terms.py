@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from flashverify.checks.passes.logits import modified, products
 from flashverify.diagnosis.readings.weights.bias_terms import alibi_terms, bias_terms
 from flashverify.diagnosis.readings.weights.bias_values import bias_value_terms
+from flashverify.diagnosis.readings.weights.learned_numbers import learned_numbers
 from flashverify.diagnosis.readings.weights.mapped_terms import mapped_terms
+from flashverify.diagnosis.readings.weights.merge_terms import merge_terms
 from flashverify.diagnosis.readings.weights.numbering import numbered_terms
 from flashverify.diagnosis.readings.weights.operand_terms import operand_terms
 from flashverify.diagnosis.readings.weights.term import BIASES, Term, bias_of, signed
@@ -45,9 +47,11 @@ def terms_of(effect: Effect) -> Iterator[Term]:
         yield from bias_terms()
     yield from numbered_terms(effect.scene)
     yield from mapped_terms(effect)
+    yield from learned_numbers(effect)
     yield from operand_terms(case)
     yield Term(words="the key's number", kind="extra", of=lambda e: e.scene.at.key[:, None, None, :].double())
     yield Term(words="the distance of the key from the row's position", kind="extra", of=lambda e: signed(e).abs())
+    yield from merge_terms()
     yield from tile_terms(effect)
     yield from value_terms(effect)
     yield from bias_value_terms(effect.scene)
