@@ -132,7 +132,11 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         programs = np.arange(count) if session.order is None else np.asarray(session.order(count))
         session.launches += 1
         if session.lockstep and count:
-            programs = self._together(launch, programs)
+            if session.watched.changed():
+                session.forget()
+            session.watched.watch(self.fn)
+            repeated = session.repeating and session.builder.repeated(self.fn, launch)
+            programs = programs[:0] if repeated else self._together(launch, programs)
         if session.turns is not None and len(programs) > 1:
             self._in_turns(launch, programs)
         else:
@@ -180,8 +184,6 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
         hold(launch.arguments.values())
-        if session.watched.changed():
-            session.forget_tapes()
         try:
             while groups:
                 group = groups.pop()

@@ -106,6 +106,11 @@ class Watch:
     dropped: Counter[str] = field(default_factory=Counter)
     wraps: Wraps | None = None
 
+    @property
+    def told(self) -> int:
+        """Misuses, those at places that have a report already among them."""
+        return len(self.reports) + self.dropped.total()
+
     def add(self, report: Report) -> None:
         """Keep the first report of its kind, line (and line that called it) and argument."""
         key = (report.kind, report.place, report.argument)

@@ -55,6 +55,7 @@ class Session:
         builder: Triton's builder, of the session's class.
         plain_class: its class while programs run one at a time.
         lockstep_class: its class while they run in lockstep.
+        opened: what that was when the session was opened.
         lockstep: whether launches try to run in lockstep.
         order: from the number of programs of a launch to the order in which they run; None is ascending.
         turns: programs that do not run in lockstep take turns by it, at the places of `Switching`; None is one after the other.
@@ -74,6 +75,7 @@ class Session:
     lockstep: bool
     order: Callable[[int], Any] | None
     limit: int
+    opened: type
     turns: Any = None
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
     watched: calls.Globals = dataclasses.field(default_factory=calls.Globals)
@@ -83,8 +85,14 @@ class Session:
     attempts: int = 0
     fallbacks: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
 
-    def forget_tapes(self) -> None:
-        """Record every call anew, whatever class it was recorded with."""
+    @property
+    def repeating(self) -> bool:
+        """Whether launches that are known need not run: no mixin was taken in, and programs have no order of their own."""
+        return self.order is None and self.turns is None and self.lockstep_class is self.opened
+
+    def forget(self) -> None:
+        """Record every call anew, whatever class it was recorded with, and know no launch."""
+        self.builder.forget()
         known = (
             self.lockstep_class,
             *(kind for kind, _ in self.extensions),
@@ -201,7 +209,8 @@ def _opened(
     below = (*mixins, Products, Numerics)
     plain = type("PlainBuilder", (*outer, *below), {})
     together = type("LockstepBuilder", (*outer, Lockstep, *below), _tapes(below))
-    state = Session(builder=b, plain_class=plain, lockstep_class=together, lockstep=lockstep, order=order, limit=limit)
+    known: dict[str, Any] = {"lockstep": lockstep, "order": order, "limit": limit, "opened": together}
+    state = Session(builder=b, plain_class=plain, lockstep_class=together, **known)
 
     undo.callback(_restore_builder, b, b.__class__, dict(vars(b)))
     b.options = dataclasses.replace(b.options, sanitize_overflow=False)  # its checks are computed and then dropped
