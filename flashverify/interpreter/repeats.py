@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
 
-from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.hooks import tl
 
 if TYPE_CHECKING:
@@ -199,26 +199,29 @@ def key_of(function: Any, launch: Launch, inputs: Any) -> Any:
         launch: of it.
         inputs: addresses of the storages that it must not write to.
     """
-    if _described(launch.arguments.values()):
-        return None
     storages: dict[int, int] = {}
     parts: list[Any] = [function, launch.grid]
-    for name, x in launch.leaves:
-        if isinstance(x, torch.Tensor):
+    for leaf in launch.leaves:
+        x = leaf[1]
+        kind = x.__class__
+        if kind in _VALUES:
+            parts += (kind, leaf)
+        elif isinstance(x, torch.Tensor):
             start = x.untyped_storage().data_ptr()
             place = (storages.setdefault(start, len(storages)), x.storage_offset(), start in inputs)
-            parts.append((name, x.dtype, x.shape, x.stride(), *place))
-        elif x.__class__ in _VALUES:
-            parts.append((name, x.__class__, x))
-        elif x.__class__ is float:
-            parts.append((name, float, x.hex()))
-        elif x.__class__ is tl.dtype:
-            parts.append((name, str(x)))
+            parts.append((leaf[0], x.dtype, x.shape, x.stride(), *place))
+        elif kind is float:
+            parts.append((leaf[0], x.hex()))
+        elif kind is tl.dtype:
+            parts.append((leaf[0], str(x)))
         else:
             return None
-    return tuple(parts)
+    return None if _described(launch.raw.values()) else tuple(parts)
 
 
 def _described(values: Iterable[Any]) -> bool:
     """Whether a tensor descriptor is among the arguments of a launch: its block is none of the leaves."""
-    return any(x.__class__ is Descriptor or (isinstance(x, tuple) and _described(x)) for x in values)
+    for x in values:
+        if x.__class__ not in _VALUES and (_described(x) if isinstance(x, tuple) else isinstance(x, TensorDescriptor)):
+            return True
+    return False
