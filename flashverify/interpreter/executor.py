@@ -135,7 +135,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             if session.watched.changed():
                 session.forget()
             session.watched.watch(self.fn)
-            repeated = session.repeating and session.builder.repeated(self.fn, launch)
+            repeated = session.repeating and session.builder.repeated(self.fn, launch, session.meanings)
             programs = programs[:0] if repeated else self._together(launch, programs)
         if session.turns is not None and len(programs) > 1:
             self._in_turns(launch, programs)

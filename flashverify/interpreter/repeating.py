@@ -8,7 +8,7 @@ import numpy as np
 
 from flashverify.interpreter.late import part_of
 from flashverify.interpreter.memory import Tagged
-from flashverify.interpreter.repeats import Notes, Repeats, key_of
+from flashverify.interpreter.repeats import Notes, key_of
 
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
@@ -20,9 +20,7 @@ __all__ = ["Repeating"]
 
 
 class Repeating(Tagged):
-    """Notes what launches load and store where their memory is watched, and repeats those of which nothing was reported.
-
-    A launch runs all the same where undefined lanes are filled, and where accesses outside a tensor are told apart.
+    """Notes what launches load and store where `Watch.known` is given, and repeats those of which nothing was reported.
 
     Attributes:
         watched: what the sanitizer knows of the memory.
@@ -31,50 +29,44 @@ class Repeating(Tagged):
 
     watched: Watch
     notes: Notes | None = None
-    _repeats: Repeats
     _told = 0
-
-    def on_open(self) -> None:
-        """No launch is known."""
-        super().on_open()
-        self._repeats = Repeats()
-
-    def forget(self) -> None:
-        """No launch is known any more."""
-        super().forget()
-        self._repeats.forget()
 
     def _state(self, argument: Argument) -> State:
         raise NotImplementedError
 
     # --- launches ---------------------------------------------------------------------------------------------------
 
-    def repeated(self, function: Any, launch: Launch) -> bool:
-        """Whether the launch was known, and what it stores is stored; what it does is noted from here on if not."""
-        watched = self.watched
+    def on_launch(self, launch: Launch) -> None:
+        """Nothing is noted yet."""
+        super().on_launch(launch)
         self.notes = None
-        if watched.poison is None or watched.fill is not None or watched.wraps is not None:
+
+    def repeated(self, function: Any, launch: Launch, meanings: int) -> bool:
+        """Whether the launch was known, and what it stores is stored; a launch whose like was not met is noted from here on."""
+        watched = self.watched
+        if watched.known is None or watched.fill is not None or watched.wraps is not None:
             return False
         key = key_of(function, launch, watched.inputs)
         if key is None:
             return False
-        known = self._repeats.find(key)
-        if known is not None:
-            poisons = {n: self._state(self.tensors[n]).poison for n in known.before}
-            if known.holds(self.tensors, poisons):
-                known.repeat(self.tensors)
-                return True
-        self.notes, self._told = Notes(key), watched.told
-        return False
+        key = (meanings, key)
+        if key not in watched.known:
+            self.notes, self._told = Notes(key), watched.told
+            return False
+        known = watched.known.find(key)
+        if known is None or not known.holds(
+            self.tensors, {n: self._state(self.tensors[n]).poison for n in known.loaded}
+        ):
+            return False
+        known.repeat(self.tensors)
+        return True
 
     def on_attempt(self) -> None:
-        """Only programs in lockstep are noted."""
+        """Only programs in lockstep are noted: those that use atomic operations, or print, are not."""
         super().on_attempt()
         if self.notes is not None:
-            if self.lockstep:
-                self.notes.begin()
-            else:
-                self.notes = None
+            self.notes.begin()
+            self.notes.opaque |= not self.lockstep
 
     def on_undo(self) -> None:
         """What the attempt did is not noted."""
@@ -83,26 +75,41 @@ class Repeating(Tagged):
             self.notes.undo()
 
     def on_finish(self, launch: Launch) -> None:
-        """Know the launch from here on."""
+        """Know the launch from here on, unless something of it was reported."""
         notes, self.notes = self.notes, None
-        if notes is not None and self._told == self.watched.told:
-            known = notes.known(self.tensors)
-            if known is not None:
-                self._repeats.keep(notes.key, known)
+        if notes is not None and self.watched.known is not None:
+            notes.opaque |= self._told != self.watched.told
+            self.watched.known.keep(notes.key, notes.known(self.tensors))
         super().on_finish(launch)
+
+    def effect(self) -> None:
+        """A launch that does something besides loads and stores is not kept."""
+        super().effect()
+        if self.notes is not None:
+            self.notes.opaque = True
 
     # --- operations -------------------------------------------------------------------------------------------------
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
-        """Note the load; one that has undefined lanes is not to be repeated."""
+        """Note the load; a launch with undefined lanes is not kept."""
         if self.notes is not None:
             keep = part_of(mask)
-            self.notes.load(self.within, keep)
+            self.notes.note(self.notes.loads, self.within, keep)
             self.notes.opaque |= other is None and np.count_nonzero(keep) != keep.size
         return super().create_masked_load(ptrs, mask, other, *rest, **options)
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
         """Note the store."""
         if self.notes is not None:
-            self.notes.store(self.within, value.data, part_of(mask))
+            self.notes.note(self.notes.stores, self.within, part_of(mask))
         return super().create_masked_store(ptrs, value, mask, *rest, **options)
+
+    def create_ptr_to_int(self, *args: Any) -> Any:
+        """The kernel computes with an address."""
+        self.effect()
+        return super().create_ptr_to_int(*args)
+
+    def create_assert(self, *args: Any) -> Any:
+        """The kernel may say something."""
+        self.effect()
+        return super().create_assert(*args)

@@ -1,13 +1,14 @@
 """Launches that need not run: one that would load what an earlier one loaded stores what that one stored.
 
-What a launch does is determined by its kernel, its grid, its arguments and the elements that it loads, for a kernel sees no address
-but through them. So a launch is known by these. Elements that it did not load, those of a padding say, may be any others. The first
-element that differs from what the earlier launch loaded has the launch run.
+What a launch in lockstep does is determined by its kernel, its grid, its arguments and the elements that it loads: a kernel sees an
+address only where it makes an integer of it, and such launches are not kept. Elements that a launch does not load, those of a padding
+say, may be any others. The first element that differs from what the earlier launch loaded has the launch run.
+
+Nobody is spared a launch unless `Watch.known` is given. A pass that asks whether the same launch gives the same bits gives none.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
     from flashverify.interpreter.memory import Argument
 
-__all__ = ["Known", "Notes", "Repeats", "key_of"]
+__all__ = ["Known", "Launches", "Notes", "key_of"]
 
-_KEPT = 48
-"""Launches that are known: those of the passes over one case."""
 _ROOM = 1 << 20
-"""Elements that are kept of one launch."""
+"""Lanes that one launch may load and store, and elements that its tensors may span."""
+_BYTES = 1 << 25
+"""Memory that the launches of one pass may take."""
+_ALIGNED = 16
+"""Bytes that a base of a descriptor must be a multiple of: the only thing that a kernel learns of an address."""
 _VALUES = frozenset({int, bool, str, type(None)})
 
 
@@ -40,35 +43,26 @@ class Notes:
     Attributes:
         key: see `key_of`.
         loads: the lanes of each load, and which of them are not masked off.
-        stores: the lanes of each store, the bits that it stores, and which lanes it does store.
-        opaque: whether it does something else, or has something reported.
-        room: elements that may still be kept.
+        stores: likewise.
+        opaque: whether it does something else, so that it is not kept.
+        room: lanes that may still be noted.
     """
 
     key: Any
     loads: list[tuple[Lanes, Any]] = field(default_factory=list)
-    stores: list[tuple[Lanes, Any, Any]] = field(default_factory=list)
+    stores: list[tuple[Lanes, Any]] = field(default_factory=list)
     opaque: bool = False
     room: int = _ROOM
     _begun: tuple[int, int] = (0, 0)
 
-    def load(self, lanes: Lanes | None, keep: Any) -> None:
-        """Take in a load; None are lanes of which nobody knows where they lie."""
+    def note(self, accesses: list[tuple[Lanes, Any]], lanes: Lanes | None, keep: Any) -> None:
+        """Take in a load or a store; None are lanes of which nobody knows where they lie."""
         if lanes is None:
             self.opaque |= bool(np.count_nonzero(keep))
             return
         self.room -= lanes.places.size
-        if self.room > 0:
-            self.loads.append((lanes, keep))
-
-    def store(self, lanes: Lanes | None, data: Any, keep: Any) -> None:
-        """Take in a store, likewise."""
-        if lanes is None or data.dtype.itemsize != lanes.argument.size:
-            self.opaque |= bool(np.count_nonzero(keep))
-            return
-        self.room -= 2 * lanes.places.size
-        if self.room > 0:
-            self.stores.append((lanes, data.view(f"u{data.dtype.itemsize}"), keep))
+        if self.room >= 0:
+            accesses.append((lanes, keep))
 
     def begin(self) -> None:
         """An attempt begins."""
@@ -80,81 +74,98 @@ class Notes:
         del self.loads[loads:], self.stores[stores:]
 
     def known(self, arguments: Sequence[Argument]) -> Known | None:
-        """What is kept of the launch; None where it loads from what it stores to, or more than there is room for."""
-        number = {id(argument): n for n, argument in enumerate(arguments)}
-        loaded = {number[id(lanes.argument)] for lanes, _ in self.loads}
-        stored = {number[id(lanes.argument)] for lanes, *_ in self.stores}
-        room = self.room - sum(arguments[n].extent for n in loaded)
-        if self.opaque or room <= 0 or _storages(arguments, loaded) & _storages(arguments, stored):
+        """What is kept of the launch; None where that is not all of it, or where it loads from what it stores to."""
+        if self.opaque or self.room < 0:
             return None
-        return Known(
-            before={n: _bits(arguments[n]).copy() for n in loaded},
-            loads=[(number[id(lanes.argument)], lanes, keep) for lanes, keep in self.loads],
-            stores=[
-                (number[id(lanes.argument)], lanes.places.view(np.int64), data, keep)
-                for lanes, data, keep in self.stores
-            ],
-        )
+        loaded, stored = (_touched(arguments, accesses) for accesses in (self.loads, self.stores))
+        if loaded is None or stored is None or not _apart(arguments, loaded, stored):
+            return None
+        return Known(*({n: _Elements(arguments[n], mask) for n, mask in each.items()} for each in (loaded, stored)))
 
 
-@dataclass(slots=True)
+class _Elements:
+    """Some elements of a tensor, and what they held.
+
+    Attributes:
+        places: of the elements.
+        bits: of each of them.
+    """
+
+    __slots__ = ("bits", "places")
+
+    def __init__(self, argument: Argument, mask: Any) -> None:
+        self.places = np.flatnonzero(mask)
+        self.bits = _bits(argument).take(self.places)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        return int(self.places.nbytes + self.bits.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What is kept of a launch.
 
     Attributes:
-        before: by number of the argument, the bits of every tensor that it loaded from, from the first element to the last.
-        loads: numbers of arguments, lanes, and which of these are not masked off.
-        stores: numbers of arguments, places, bits, and which of these are stored, in order.
+        loaded: by number of the argument, the elements that it loaded.
+        stored: likewise those that it stored, as it left them.
     """
 
-    before: dict[int, Any]
-    loads: list[tuple[int, Lanes, Any]]
-    stores: list[tuple[int, Any, Any, Any]]
-    _read: dict[int, Any] = field(default_factory=dict)
+    loaded: dict[int, _Elements]
+    stored: dict[int, _Elements]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        return sum(elements.nbytes for each in (self.loaded, self.stored) for elements in each.values())
 
     def holds(self, arguments: Sequence[Argument], poisons: dict[int, Any]) -> bool:
         """Whether a launch with these arguments would load the same, and nothing that nobody wrote.
 
         Args:
             arguments: of that launch.
-            poisons: by number of an argument, the bits of its elements that nobody wrote, where it has such bits.
+            poisons: by number of a loaded argument, the bits of its elements that nobody wrote; None where it has no such bits.
         """
-        for n, before in self.before.items():
-            now = _bits(arguments[n])
-            changed = now != before
-            if (poison := poisons.get(n)) is not None:
-                changed |= now == poison
-            if np.count_nonzero(changed) and np.count_nonzero(changed & self._loaded(n)):
+        if not _apart(arguments, self.loaded, self.stored):
+            return False
+        for n, elements in self.loaded.items():
+            if not np.array_equal(_bits(arguments[n]).take(elements.places), elements.bits):
+                return False
+            if poisons[n] is not None and np.count_nonzero(elements.bits == poisons[n]):
                 return False
         return True
 
     def repeat(self, arguments: Sequence[Argument]) -> None:
         """Store what the launch stored."""
-        for n, places, data, keep in self.stores:
-            words = _bits(arguments[n])
-            if np.count_nonzero(keep) == keep.size:
-                words[places] = data
-            else:
-                words[places[keep]] = data[keep]
-
-    def _loaded(self, number: int) -> Any:
-        """Which elements of an argument were loaded."""
-        if not self._read:
-            self._read = {n: np.zeros(before.size, bool) for n, before in self.before.items()}
-            for n, lanes, keep in self.loads:
-                _mark(self._read[n], lanes, keep)
-            self.loads.clear()
-        return self._read[number]
+        for n, elements in self.stored.items():
+            _bits(arguments[n])[elements.places] = elements.bits
 
 
-def _mark(read: Any, lanes: Lanes, keep: Any) -> None:
+def _touched(arguments: Sequence[Argument], accesses: list[tuple[Lanes, Any]]) -> dict[int, Any] | None:
+    """By number of the argument, which elements are accessed; None where its tensors span too many."""
+    number = {id(argument): n for n, argument in enumerate(arguments)}
+    masks: dict[int, Any] = {}
+    room = _ROOM
+    for lanes, keep in accesses:
+        n = number[id(lanes.argument)]
+        if n not in masks:
+            room -= lanes.argument.extent
+            if room < 0:
+                return None
+            masks[n] = np.zeros(lanes.argument.extent, bool)
+        _mark(masks[n], lanes, keep)
+    return masks
+
+
+def _mark(touched: Any, lanes: Lanes, keep: Any) -> None:
     """Mark the elements of lanes that are not masked off."""
+    places = lanes.places.view(np.int64)
     if lanes.width:
-        rows = np.ndarray((read.size - lanes.width + 1, lanes.width), bool, read, 0, read.strides * 2)
-        rows[lanes.places[np.broadcast_to(keep, (*lanes.places.shape, 1))[..., 0]]] = True
+        rows = np.ndarray((touched.size - lanes.width + 1, lanes.width), bool, touched, 0, touched.strides * 2)
+        rows[places[np.broadcast_to(keep, (*places.shape, 1))[..., 0]]] = True
     else:
-        places = lanes.places.view(np.int64)
-        read[places[np.broadcast_to(keep, places.shape)]] = True
+        touched[places[np.broadcast_to(keep, places.shape)]] = True
 
 
 def _bits(argument: Argument) -> Any:
@@ -162,33 +173,33 @@ def _bits(argument: Argument) -> Any:
     return argument.words(np.dtype(f"u{argument.size}"))
 
 
-def _storages(arguments: Sequence[Argument], numbers: Iterable[int]) -> set[int]:
-    return {arguments[n].tensor.untyped_storage().data_ptr() for n in numbers}
+def _apart(arguments: Sequence[Argument], loaded: Iterable[int], stored: Iterable[int]) -> bool:
+    """Whether no tensor that is stored to reaches into one that is loaded from, or into another one that is stored to."""
+    stored = sorted(stored)
+    spans = [(x.base, x.base + (x.extent << x.shift)) for x in arguments]
+    pairs = ((n, m) for n in stored for m in (*loaded, *(other for other in stored if other > n)))
+    return all(spans[n][1] <= spans[m][0] or spans[m][1] <= spans[n][0] for n, m in pairs)
 
 
-class Repeats:
-    """The launches that are known, the last ones that were met."""
+class Launches:
+    """The launches of one pass, for later passes that may load the same. It lives as long as whoever asks for these passes."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Any, Known] = OrderedDict()
+        self._known: dict[Any, Known | None] = {}
+        self._room = _BYTES
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._known
 
     def find(self, key: Any) -> Known | None:
-        """The launch of a key."""
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-        return found
+        """The launch of a key; None where none is known, or where it is not kept."""
+        return self._known.get(key)
 
-    def keep(self, key: Any, known: Known) -> None:
-        """Know a launch in place of another one of its key."""
-        self._known[key] = known
-        self._known.move_to_end(key)
-        if len(self._known) > _KEPT:
-            self._known.popitem(last=False)
-
-    def forget(self) -> None:
-        """Know none."""
-        self._known.clear()
+    def keep(self, key: Any, known: Known | None) -> None:
+        """Know a launch, or that those of its key are not kept."""
+        if known is not None:
+            self._room -= known.nbytes
+        self._known[key] = known if self._room >= 0 else None
 
 
 def key_of(function: Any, launch: Launch, inputs: Any) -> Any:
@@ -199,29 +210,27 @@ def key_of(function: Any, launch: Launch, inputs: Any) -> Any:
         launch: of it.
         inputs: addresses of the storages that it must not write to.
     """
+    if function.__closure__ or _described(launch.raw.values()):
+        return None
     storages: dict[int, int] = {}
     parts: list[Any] = [function, launch.grid]
-    for leaf in launch.leaves:
-        x = leaf[1]
+    for name, x in launch.leaves:
         kind = x.__class__
         if kind in _VALUES:
-            parts += (kind, leaf)
+            parts.append((name, kind, x))
+        elif kind is float:
+            parts.append((name, kind, x.hex()))
         elif isinstance(x, torch.Tensor):
             start = x.untyped_storage().data_ptr()
-            place = (storages.setdefault(start, len(storages)), x.storage_offset(), start in inputs)
-            parts.append((leaf[0], x.dtype, x.shape, x.stride(), *place))
-        elif kind is float:
-            parts.append((leaf[0], x.hex()))
+            place = (storages.setdefault(start, len(storages)), x.storage_offset(), x.data_ptr() % _ALIGNED)
+            parts.append((name, x.dtype, x.shape, x.stride(), *place, start in inputs))
         elif kind is tl.dtype:
-            parts.append((leaf[0], str(x)))
+            parts.append((name, str(x)))
         else:
             return None
-    return None if _described(launch.raw.values()) else tuple(parts)
+    return tuple(parts)
 
 
 def _described(values: Iterable[Any]) -> bool:
     """Whether a tensor descriptor is among the arguments of a launch: its block is none of the leaves."""
-    for x in values:
-        if x.__class__ not in _VALUES and (_described(x) if isinstance(x, tuple) else isinstance(x, TensorDescriptor)):
-            return True
-    return False
+    return any(_described(x) if isinstance(x, tuple) else isinstance(x, TensorDescriptor) for x in values)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from flashverify.interpreter.layer import Launch
     from flashverify.interpreter.memory import Argument, Place
+    from flashverify.interpreter.repeats import Launches
     from flashverify.interpreter.wraps import Wraps
 
 __all__ = ["FILLS", "Kind", "Lane", "Report", "Watch", "report"]
@@ -94,6 +95,7 @@ class Watch:
         lanes: undefined lanes, by (place, argument).
         dropped: misuses at places that have a report already.
         wraps: where accesses outside a tensor are told apart; None where nobody asks.
+        known: launches of earlier passes, which need not run where they would load the same; None where every launch must run.
     """
 
     inputs: Collection[int] = frozenset()
@@ -105,6 +107,7 @@ class Watch:
     lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     wraps: Wraps | None = None
+    known: Launches | None = None
 
     @property
     def told(self) -> int:

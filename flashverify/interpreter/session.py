@@ -63,6 +63,7 @@ class Session:
         lock: held by the launch that runs.
         watched: names that replayed device functions use.
         partitions: by launch, the groups of programs that went the same way the last time, last first.
+        meanings: how often a name that kernels use came to mean something else.
         launches: so far.
         extensions: classes with more mixins, by the lockstep class that they extend and the mixins; their tapes stay with them.
         attempts: in lockstep so far; more than the launches where programs diverged or were cut into chunks.
@@ -81,6 +82,7 @@ class Session:
     watched: calls.Globals = dataclasses.field(default_factory=calls.Globals)
     partitions: dict[Any, list[Any]] = dataclasses.field(default_factory=dict)
     extensions: dict[Any, tuple[type, type]] = dataclasses.field(default_factory=dict)
+    meanings: int = 0
     launches: int = 0
     attempts: int = 0
     fallbacks: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
@@ -91,8 +93,8 @@ class Session:
         return self.order is None and self.turns is None and self.lockstep_class is self.opened
 
     def forget(self) -> None:
-        """Record every call anew, whatever class it was recorded with, and know no launch."""
-        self.builder.forget()
+        """Record every call anew, whatever class it was recorded with, and take no launch for one of before."""
+        self.meanings += 1
         known = (
             self.lockstep_class,
             *(kind for kind, _ in self.extensions),
