@@ -273,8 +273,30 @@ def test_a_kernel_with_a_closure_runs():
     assert rules.key_of(doubled.fn, launch_of(x=1), ()) is not None
 
 
-def launch_of(**arguments):
-    return Launch("kernel", "", arguments, arguments, (1, 1, 1), tuple(leaves(arguments)), ())
+def launch_of(grid=(1, 1, 1), **arguments):
+    return Launch("kernel", "", arguments, arguments, grid, tuple(leaves(arguments)), ())
+
+
+def test_keys_tell_launches_apart_that_do_other_things():
+    memory = np.zeros(64, np.float32)
+    one, other = torch.zeros(4), torch.zeros(4)
+    at = [torch.from_numpy(memory[n : n + 4]) for n in (0, 1)]
+    keys = [
+        rules.key_of(function, launch, ())
+        for function, launch in [
+            (doubled.fn, launch_of(x=1)),
+            (scaled.fn, launch_of(x=1)),
+            (doubled.fn, launch_of(x=True)),
+            (doubled.fn, launch_of(x=1, grid=(2, 1, 1))),
+            (doubled.fn, launch_of(x=one, out=one)),
+            (doubled.fn, launch_of(x=one, out=other)),
+            (doubled.fn, launch_of(x=at[0])),
+            (doubled.fn, launch_of(x=at[1])),
+        ]
+    ]
+
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
 
 
 def test_an_argument_of_an_unknown_kind_has_the_launch_run():
@@ -306,7 +328,7 @@ def test_atomic_operations_add_each_time(session):
     assert out.tolist() == [3.0] * N
 
 
-@pytest.mark.parametrize("shift", [0, 2, N - 2])
+@pytest.mark.parametrize("shift", [0, 4, N - 4])
 def test_a_launch_that_stores_where_it_loads_runs(session, shift):
     """Its loads depend on what it stored."""
     known, memory = Launches(), torch.arange(1.0, 3 * N + 1)
@@ -314,13 +336,14 @@ def test_a_launch_that_stores_where_it_loads_runs(session, shift):
 
     for _ in range(2):
         assert launch(session, doubled, x, out, known=known, inputs=())[0]
+    assert set(known._known.values()) == {None}
 
 
 def test_a_launch_whose_tensors_came_to_overlap_runs(session):
     memory = np.arange(4.0 * N, dtype=np.float32)
     known, x = Launches(), torch.from_numpy(memory[: 2 * N])
-    launch(session, doubled, x, torch.zeros(2 * N), known=known)
-    over = torch.from_numpy(memory[N - 2 : 3 * N - 2])
+    launch(session, doubled, x, torch.zeros(2 * N), known=known, inputs=())
+    over = torch.from_numpy(memory[N - 4 : 3 * N - 4])
 
     assert x.untyped_storage().data_ptr() != over.untyped_storage().data_ptr()
     assert launch(session, doubled, x, over, known=known, inputs=())[0]
