@@ -108,6 +108,12 @@ def unmasked(x, out, n, TILE: tl.constexpr):
 
 
 @triton.jit
+def clashing(x, out, n, TILE: tl.constexpr):
+    at = tl.arange(0, TILE)
+    tl.store(out + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
+
+
+@triton.jit
 def blocked(x, out, n, TILE: tl.constexpr):
     block = tl.make_block_ptr(x, (n,), (1,), (0,), (TILE,), (0,))
     values = tl.load(block, boundary_check=(0,), padding_option="zero")
@@ -367,6 +373,15 @@ def test_a_launch_of_which_something_was_reported_runs_and_is_reported_again(ses
 
         assert ran
         assert [report.kind for report in seen.reports.values()] == ["out-of-bounds"]
+
+
+def test_two_programs_that_write_one_element_are_reported_each_time(session):
+    known, x = Launches(), inputs()
+    for _ in range(2):
+        ran, seen = launch(session, clashing, x, torch.zeros(2 * N), known=known, grid=2)
+
+        assert ran
+        assert [report.kind for report in seen.reports.values()] == ["double-write"]
 
 
 def test_a_store_into_an_input_is_reported_each_time(session):
