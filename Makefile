@@ -17,7 +17,7 @@ verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leave
 test: $(READY)  ## Pass the tests
 	$(PYTEST)
 
-test-fast: $(READY)  ## Pass the fast tests: every folder, some three minutes on two cores
+test-fast: $(READY)  ## Pass the fast tests: every folder, some nine minutes on two cores
 	$(PYTEST) -m "not slow"
 
 test-thorough: $(READY)  ## Pass what the tests leave out: whole sweeps of which they take representatives

@@ -1,6 +1,6 @@
 """Of many parameters that tell the same of different things, the fast tests take some, and `make test` a few more."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -25,3 +25,12 @@ def fast_one_in(n: int, values: Iterable[Any], *, kept: int = 1, ids: Any = None
         else:
             found.append(pytest.param(value, id=None if ids is None else ids(value), marks=marks))
     return found
+
+
+def thorough_in(repeated: Collection[str], names: Iterable[str]) -> list[Any]:
+    """Names as parameters, of which those in `repeated` are marked `thorough`: another one that is not shows the same of the code."""
+    names = list(names)
+    unknown = set(repeated) - set(names)
+    if unknown:
+        raise ValueError(f"no such parameters: {sorted(unknown)}")
+    return [pytest.param(name, marks=[pytest.mark.thorough] * (name in repeated)) for name in names]

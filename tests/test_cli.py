@@ -164,7 +164,9 @@ def test_every_command_documents_itself():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)]
+)
 def test_a_signal_stores_everything_and_exits(tmp_path, number, code):
     driver = (
         f"import sys; sys.path.insert(0, {str(FAKES)!r})\n"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import conftest
-from tests.fast_tier import fast_one_in
+from tests.fast_tier import fast_one_in, thorough_in
 
 
 class Item:
@@ -52,3 +52,14 @@ def test_of_parameters_one_in_so_many_is_fast_and_one_in_so_many_is_kept():
         (True, True),
     ] * 2
     assert (found[3].values, found[3].id, marks[3]) == ((3, 4), "both", {"gpu", "slow", "thorough"})
+
+
+def test_names_that_are_repeated_are_thorough_and_a_name_of_nothing_is_refused():
+    found = thorough_in(("second",), {"first": 1, "second": 2})
+
+    assert [(*each.values, {mark.name for mark in each.marks}) for each in found] == [
+        ("first", set()),
+        ("second", {"thorough"}),
+    ]
+    with pytest.raises(ValueError, match=r"no such parameters: \['third'\]"):
+        thorough_in(("third",), ("first", "second"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Inputs
 
-__all__ = ["Change", "Steps", "changed", "steps_of"]
+__all__ = ["Change", "Steps", "changed", "gradients_of", "steps_of"]
 
 _OF_DS = ("slope", "p", "dp", "delta", "dlse", "ds")
 _VANISHING = 2.0**-20
@@ -161,10 +161,10 @@ def changed(
         steps, before = scene.memo["steps"]
     else:
         steps = steps_of(inputs, *given)
-        before = _gradients(scene, inputs, steps)
+        before = gradients_of(scene, inputs, steps)
         if declared:
             scene.memo["steps"] = steps, before
-    after = _gradients(scene, inputs, step := change(steps))
+    after = gradients_of(scene, inputs, step := change(steps))
     told = "dv" in values and before["dv"].size.numel() and any(_exchanged(steps, step))
     least = _of_weights(values["dv"], before["dv"].size) if told else 0.0
     found = dict(values)
@@ -206,7 +206,7 @@ def _relative(x: Expected, size: Tensor) -> Tensor:
     return torch.nan_to_num(x.total / size, 0.0, 0.0, 0.0)
 
 
-def _gradients(scene: Scene, inputs: Inputs, s: Steps) -> dict[str, _Part]:
+def gradients_of(scene: Scene, inputs: Inputs, s: Steps) -> dict[str, _Part]:
     """Every gradient of the steps, and the sum of the magnitudes that it is made of."""
     ds = s.formula() if s.ds is None else s.ds
     row_size = torch.maximum(s.delta_size, s.delta.abs()) + s.dlse.abs()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -12,16 +11,16 @@ from msgspec import structs
 from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.clock import Clock
-from flashverify.diagnosis.description import as_if, described
+from flashverify.diagnosis.description import as_if_on_related_cases, described
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten, unwritten_read, watched_always
 from flashverify.diagnosis.padding_experiment import padding_reaches
 from flashverify.diagnosis.place import first_line, place_of
+from flashverify.diagnosis.plainly_wrong import plainly_wrong
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.starting import in_fp32, smaller_with_a_launch, with_usual_settings, without_padding
@@ -54,11 +53,14 @@ _READINGS = 0.4
 """Share of the time that is kept for reading what the kernel computes where nothing is named."""
 _READ = 0.87
 """Share at whose end nothing more is read: the rest is for what the failure looks like."""
-_COMPARED, _HELD = 12, 0.98
-"""Related cases whose wrong elements are held against every semantics, and the share of the time for that."""
+_NAMED = 0.5
+"""Share at whose end no further name is looked for where gradients are wrong by more than rounding, of which readings say more."""
+_HELD = 0.98
+"""Share at whose end wrong elements are no longer held against every semantics."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
+_UNDESCRIBED: tuple[str, tuple[str, ...]] = ("What it depends on was not found out.", ())
 _NOT_FINITE = ("nan", "inf", "-inf", "mixed")
 
 
@@ -149,10 +151,12 @@ def diagnose(
             starts.insert(0, other)
     for start in starts:
         trials.keep(start)
+    describe = partial(described, trials, starts[0], verdict.output)
+    describing = partial(attempted, "describing the failure", describe, _UNDESCRIBED)
     said, shown = unwritten_read(trials, starts[0])
     if said:
         sentence = sentence_of(said)
-        words, conditions = described(trials, starts[0], verdict.output)
+        words, conditions = describing()
         evidence = f"The loads are watched; {shown} further cases show the same one."
         return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
     cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
@@ -161,6 +165,7 @@ def diagnose(
     precise, hearing = None, Hearing(trials, verdict.output)
     if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
         precise, searches = rounding(), (named,)
+    large = False
     for search in searches:
         if precise is not None and precise.evidence:
             break
@@ -173,7 +178,10 @@ def diagnose(
                     return ruled_diagnosis(usual, start, place, remark)
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return named_diagnosis(*answered, place, remark)
-        if search is named and not remark:
+        if not large and plainly_wrong(trials, starts[0]):
+            large = True
+            trials.hold(_NAMED)
+        if search is named and not remark and not large:
             precise = rounding()
     if precise is not None and precise.evidence:
         return structs.replace(precise, sentence=precise.sentence + remark, place=place)
@@ -183,10 +191,10 @@ def diagnose(
         again = read if read.tested else hearing.readings(start)
         read = again if again.tested or not read.sentences else read
     trials.release()
-    asking = partial(_held, trials, starts[0], verdict.output)
+    asking = partial(as_if_on_related_cases, trials, starts[0], verdict.output, _HELD)
     sure = bool(remark) or precise is not None or read.both
     held = "" if sure else attempted("asking what wrong elements hold", asking, "")
-    words, conditions = described(trials, starts[0], verdict.output)
+    words, conditions = describing()
     watched = "" if read.tested else watched_always(trials)
     none = sentence_of(watched or held) if watched or held else _NONE
     said, form, evidence = (none, "", "") if precise is None else (precise.sentence, precise.form, "")
@@ -218,13 +226,6 @@ def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: End, s
             return said
         found = found or said
     return found
-
-
-def _held(trials: Trials, start: Scene, output: str) -> str:
-    """What `as_if` says after some related cases were run."""
-    for _ in trials.of(islice(variants(trials.subject, start.case), _COMPARED), share=_HELD):
-        pass
-    return as_if(trials, output, _HELD)
 
 
 def _by_itself(search: _Search, trials: Trials, start: Scene, output: str) -> tuple[Named, Scene] | None:

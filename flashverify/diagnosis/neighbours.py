@@ -23,43 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["neighbours", "resized", "simplifications"]
 
-_SIZES = tuple(
-    map(
-        int,
-        [
-            "64",
-            "128",
-            "1",
-            "16",
-            "65",
-            "17",
-            "32",
-            "3",
-            "33",
-            "100",
-            "129",
-            "8",
-            "2",
-            "127",
-            "63",
-            "15",
-            "5",
-            "31",
-            "40",
-            "24",
-            "47",
-            "48",
-            "80",
-            "96",
-            "160",
-            "192",
-            "200",
-            "255",
-            "256",
-            "257",
-        ],
-    )
-)
+_SIZES = (
+    64, 128, 1, 16, 65, 17, 32, 3, 33, 100, 129, 8, 2, 127,
+    63, 15, 5, 31, 40, 24, 47, 48, 80, 96, 160, 192, 200, 255, 256, 257,
+)  # fmt: skip
 _DIMS = (16, 64, 128, 32, 8, 256, 96, 48, 80, 24, 40, 160, 192)
 _HEADS = ((1, 1), (4, 2), (2, 1), (2, 2), (4, 1), (3, 3), (4, 4), (6, 2), (8, 2))
 _REGIMES = ("normal", "logits-1e2", "negative", "ascending", "logits-1e3", "ties", "tiny", "descending")
@@ -230,6 +197,8 @@ def _storage(supports: Supports, case: Case) -> Iterator[Case | None]:
     storage = case.storage
     kept = Storage(page_size=storage.page_size, kept_pages=storage.kept_pages, kv=storage.kv)
     yield change(case, storage=kept)
+    turns = (not storage.transposed,) if storage.page_size is None else ()  # pages have contiguous channels
+    pages = () if storage.transposed else (*supports.page_sizes, None)
     others: tuple[dict[str, Any], ...] = (
         {"layout": "bshd" if storage.layout == "bhsd" else "bhsd"},
         {"gap": 8},
@@ -238,9 +207,9 @@ def _storage(supports: Supports, case: Case) -> Iterator[Case | None]:
         {"offset": 1},
         {"expand": not storage.expand},
         {"strided": not storage.strided},
-        {"transposed": not storage.transposed},
+        *({"transposed": turned} for turned in turns),
         {"padding": "dirt"},
-        *({"page_size": size} for size in (*supports.page_sizes, None)),
+        *({"page_size": size} for size in pages),
     )
     for changed in others:
         yield change(case, storage=replace(storage, **changed))

@@ -69,6 +69,10 @@ class Trials:
         """Gives the time that was kept, up to a share of the whole."""
         self._seconds = max(self._seconds, share * self._all)
 
+    def hold(self, share: float) -> None:
+        """Keeps what lies behind a share of the whole for what comes later, until `release`."""
+        self._seconds = min(self._seconds, share * self._all)
+
     def keep(self, scene: Scene) -> None:
         """Adds a run that was made elsewhere."""
         self.scenes[scene.case] = scene

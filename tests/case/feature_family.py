@@ -68,7 +68,6 @@ AXES = {
         10,
     ),
     "bitmap": (lambda c: [c.mask.bitmap.live] if c.mask.bitmap else [], {16, 128, 240, 256}, 8),
-    "bitmap of no pair": (lambda c: [c.mask.bitmap.live == 0] if c.mask.bitmap else [], {True}, 2),
     "bitmap of each head": (lambda c: [c.mask.bitmap.each] if c.mask.bitmap else [], {False, True}, 20),
     "blocks": (lambda c: [c.mask.blocks.live] if c.mask.blocks else [], {0, 16, 128, 240, 256}, 4),
     "sliding": (lambda c: [c.mask.blocks.sliding] if c.mask.blocks else [], {0, 1, 2, 3}, 4),

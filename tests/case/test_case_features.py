@@ -23,8 +23,8 @@ def draw(count, supports, profile=CPU):
     return list(search.draw(cases(supports, profile=profile), count, 0))
 
 
-DRAWS = 4000
-"""The rarest value that `AXES` names, a bitmap of no pair, is met about twice in 1000 of them."""
+DRAWS = 1200
+"""The rarest value that `AXES` names, all blocks alive, is met twenty times in them."""
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.thorough)])
@@ -39,6 +39,13 @@ def test_draws_meet_every_edge_often(drawn, axis):
     met = Counter(itertools.chain.from_iterable(map(values, drawn)))
 
     assert {value: met[value] for value in expected if met[value] < least} == {}
+
+
+@pytest.mark.slow
+def test_bitmaps_of_no_pair_are_drawn():
+    met = Counter(case.mask.bitmap.live for case in draw(300, Supports(masks=("bitmap",))) if case.mask.bitmap)
+
+    assert met[0] > 0, met
 
 
 @pytest.mark.slow

@@ -172,6 +172,7 @@ def siblings(case):
 
 
 COSTLY = (
+    "a nan",
     "a group without keys",
     "negative logits in a tail",
     "bottom-right rows without keys",

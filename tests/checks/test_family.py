@@ -68,7 +68,7 @@ CASES = {
 EVERY = [
     param
     for name, texts in CASES.items()
-    for param in fast_one_in(8, (pytest.param(name, text, id=f"{name}-{n}") for n, text in enumerate(texts)), kept=4)
+    for param in fast_one_in(8, (pytest.param(name, text, id=f"{name}-{n}") for n, text in enumerate(texts)), kept=8)
 ]
 
 

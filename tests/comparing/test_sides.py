@@ -92,7 +92,7 @@ def test_two_revisions_are_judged_and_timed_each_with_its_own_modules(project, t
     for rounded in ("", ".bfloat16().float()"):
         (project / "src/own/kernel.py").write_text(KERNEL.format(rounded=rounded))
         git(project, "commit", "-qam", "imported in the first call")
-    words = ("--subject", "under_test.py:mine", "--cases", "6", "--timings")
+    words = ("--subject", "under_test.py:mine", "--cases", "3", "--timings")
     done = compared("HEAD~1..HEAD", *words, "--out", str(tmp_path / "c"))
     assert done.exit_code == 1, done.output
     assert done.stdout.startswith("DO NOT MERGE\n")

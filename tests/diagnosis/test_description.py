@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis import arbitration
 from flashverify.diagnosis.description.necessary import necessary
 from flashverify.diagnosis.description.repeating import differing_calls, other_seeds
 from flashverify.diagnosis.description.sizes_of_errors import size_of_errors
 from flashverify.diagnosis.description.wrong_elements import as_if
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.readings import Readings
 from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
@@ -78,7 +80,8 @@ def test_nothing_is_said_where_not_all_semantics_were_tried():
 
 
 @pytest.mark.slow
-def test_the_sentence_has_what_the_wrong_elements_hold():
+def test_the_sentence_has_what_the_wrong_elements_hold(monkeypatch):
+    monkeypatch.setattr(arbitration, "readings", lambda *_: Readings())
     subject = SomeRows()
     found = diagnose(subject, CASE, first_failure(subject, CASE), seconds=60.0)
 

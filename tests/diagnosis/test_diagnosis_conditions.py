@@ -173,7 +173,7 @@ def noisy(self, o, z, v, lse):
 
 @pytest.mark.slow
 def test_noise_under_a_condition_is_described_by_it():
-    found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9))
+    found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9), seconds=12)
     assert found.name == ""
     assert found.conditions == ("seq_q > seq_k",)
     assert "only where Sq > Sk" in found.sentence
@@ -188,9 +188,7 @@ def test_noise_at_a_place_is_described_by_it():
 
 @pytest.mark.slow
 def test_a_diagnosis_with_conditions_accounts_for_failures_under_them_only():
-    subject = when(lambda p: p.q.shape[2] > p.k.shape[2], **IGNORED)
-    known = named(subject, size(CAUSAL, seq_q=9))
-    assert known.conditions == ("seq_q > seq_k",)
+    known = Diagnosis("causal-ignored", conditions=("seq_q > seq_k",))
     everywhere = planted(**IGNORED)
     for text, answer in ((size(CAUSAL, seq_q=12, seq_k=10, dtype="bf16"), True), (CAUSAL, False)):
         case = parse_case(text)
@@ -218,7 +216,7 @@ def test_a_launch_parameter_that_makes_it_right_is_said():
                 return right
             return Forward(noisy(self, right.o, None, None, None), right.lse, right.saved)
 
-    found = named(Launched(), FORWARD)
+    found = named(Launched(), FORWARD, seconds=12)
     assert found.name == ""
     assert "is right with tile = 32" in found.sentence or "launch.tile" in " ".join(found.conditions)
 

@@ -15,7 +15,7 @@ from flashverify.diagnosis.state.candidates import SINGLE, fitting
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.stepwise import assign, stepwise
-from tests.fast_tier import fast_one_in
+from tests.fast_tier import fast_one_in, thorough_in
 
 CASE = "fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 dtype=fp32 "
 
@@ -127,7 +127,11 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", fast_one_in(4, PLANTED))
+REPEATED = ("the last rows of dK", "a distance of the table", "dsink without the last sequence")
+"""The places of test_gradient_readings.py, test_gradient_sums.py and test_gradient_families.py, in other outputs."""
+
+
+@pytest.mark.parametrize("name", fast_one_in(4, thorough_in(REPEATED, PLANTED)))
 def test_a_planted_effect_is_said(name):
     build, text, words = PLANTED[name]
     trials = Trials(build(), 300.0)

@@ -10,6 +10,7 @@ from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effec
 from flashverify.diagnosis.readings.backward.probe import ask, asked_cases
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.stepwise import assign, stepwise
+from tests.fast_tier import thorough_in
 
 CASE = "fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 dtype=fp32 "
 GROUPS = CASE + "heads_q=4 heads_kv=2 "
@@ -108,11 +109,21 @@ PLANTED = {
 }
 
 
+REPEATED = (
+    "delta is left out",
+    "the slope is squared",
+    "dLSE is left out",
+    "delta of other rows",
+    "one head of a group",
+)
+"""Words of which test_gradient_sums.py, test_gradient_places.py and test_gradient_families.py have others at narrower places."""
+
+
 def _with_all_logits(s):
     s.z_all = s.raw
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", thorough_in(REPEATED, PLANTED))
 def test_a_planted_effect_is_said(name):
     text, methods, words = PLANTED[name]
     subject = stepwise(at_start=_with_all_logits, **methods)
@@ -152,13 +163,17 @@ def test_everything_that_is_read_of_a_right_kernel_is_as_declared(text):
 @pytest.mark.parametrize(
     ("text", "change"),
     [
-        (CASE, lambda s: s.dq * (1 + 1 / (1 + s.problem.case.seq_q * s.problem.case.seq_k))),
+        pytest.param(
+            CASE,
+            lambda s: s.dq * (1 + 1 / (1 + s.problem.case.seq_q * s.problem.case.seq_k)),
+            marks=pytest.mark.thorough,
+        ),
         (CASE, lambda s: s.dq * (2 if s.problem.case.seq_q < 8 else 3)),
     ],
 )
 def test_what_fits_one_case_and_no_fresh_one_is_not_said(text, change):
     subject = stepwise(at_end=assign(dq=change))
-    trials = Trials(subject, 20.0)
+    trials = Trials(subject, 8.0)
     scene = trials.scene(parse_case(text))
     assert scene.failures
     assert gradients_in_effect(trials, scene) == ()

@@ -11,6 +11,7 @@ from flashverify.diagnosis.readings.backward.proportions import proportional
 from flashverify.diagnosis.trials import Trials
 from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.stepwise import assign, stepwise
+from tests.fast_tier import thorough_in
 
 CASE = "fv1 seq_q=5 seq_k=7 dim_qk=16 dim_v=16 dtype=fp32 "
 GROUPS = CASE + "heads_q=4 heads_kv=2 "
@@ -124,7 +125,17 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+REPEATED = (
+    "dsink averaged over the group",
+    "dsink averaged over rows",
+    "dsink of the head before",
+    "no derivative of the cap at negative products",
+    "delta lost with a single row",
+)
+"""Another mean, another place of a head, another step that is missing at some pairs, and one that is missing in some cases."""
+
+
+@pytest.mark.parametrize("name", thorough_in(REPEATED, PLANTED))
 def test_a_planted_sum_is_said(name):
     text, methods, words = PLANTED[name]
     trials = Trials(stepwise(**methods), 60.0)

@@ -8,6 +8,7 @@ from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effec
 from flashverify.diagnosis.readings.backward.quantities import number_words, usual_between, usual_near
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.stepwise import assign, stepwise
+from tests.fast_tier import thorough_in
 
 CASE = "fv1 seq_q=37 seq_k=35 dim_qk=16 dim_v=16 dtype=fp32 "
 GROUPS = "fv1 seq_q=9 seq_k=11 dim_qk=16 dim_v=16 dtype=fp32 heads_q=6 heads_kv=2 "
@@ -97,7 +98,11 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+REPEATED = ("large weights are left out", "a clamped LSE")
+"""The other side of a number, and another step that is clamped."""
+
+
+@pytest.mark.parametrize("name", thorough_in(REPEATED, PLANTED))
 def test_a_number_in_the_code_is_said(name):
     text, methods, words = PLANTED[name]
     trials = Trials(stepwise(**methods), 60.0)
@@ -110,7 +115,7 @@ def test_a_number_in_the_code_is_said(name):
 
 def test_a_number_that_differs_from_case_to_case_is_not_said():
     limit = assign(inner=lambda s: s.inner.clamp(max=0.01 * (1 + s.q.shape[2] % 7)))
-    trials = Trials(stepwise(at_slope=limit), 20.0)
+    trials = Trials(stepwise(at_slope=limit), 8.0)
     scene = trials.scene(parse_case(CASE))
     assert scene.failures
     assert not any("at most" in words for words in gradients_in_effect(trials, scene))

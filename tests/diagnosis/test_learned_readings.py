@@ -30,8 +30,8 @@ FORWARD = "fv1 heads_q=2 heads_kv=2 seq_q=14 seq_k=33 dim_qk=16 dim_v=16 dtype=f
 NARROW = "fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 backward=no "
 
 
-def read(subject, text):
-    trials = Trials(subject, 300)
+def read(subject, text, seconds=300):
+    trials = Trials(subject, seconds)
     scene = trials.scene(parse_case(text))
     assert scene.failures, "the planted defect does not show"
     return readings(trials, scene, next(iter(scene.failures))).sentences
@@ -325,7 +325,12 @@ def rational(z, cap):
 @pytest.mark.parametrize(
     ("defect", "more", "words"),
     [
-        ({"cap": lambda s, z, cap: rational(z, cap)}, "softcap=1", "the scaled product, both in units of the cap,"),
+        pytest.param(
+            {"cap": lambda s, z, cap: rational(z, cap)},
+            "softcap=1",
+            "the scaled product, both in units of the cap,",
+            marks=pytest.mark.thorough,
+        ),
         (
             {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
             "alibi=yes",
@@ -343,7 +348,7 @@ def test_logits_that_are_off_by_noise_depend_on_nothing():
     def cap(self, z, cap):
         return z + 0.3 * torch.randn(z.shape, generator=torch.Generator().manual_seed(z.numel()), dtype=z.dtype)
 
-    assert not any("a function of" in each for each in read(planted(cap=cap), FORWARD + "softcap=1"))
+    assert not any("a function of" in each for each in read(planted(cap=cap), FORWARD + "softcap=1", 5))
 
 
 def test_rows_whose_weights_have_one_factor_are_told_by_what_they_share():

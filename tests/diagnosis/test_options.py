@@ -26,6 +26,7 @@ from tests.diagnosis.option_defects import of_pages
 from tests.diagnosis.packed_and_paged import paged
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
+from tests.fast_tier import thorough_in
 
 PAGED = FORWARD.replace("seq_q=5 seq_k=7", "seq_q=1 seq_k=70") + "batch=2 page_size=16 "
 
@@ -164,7 +165,10 @@ def test_a_far_wrong_problem_is_refuted_without_bounds_and_a_right_one_never():
     assert is_far_off(scene, Truth(tripled, scene.case.dtype, scene.form), names)
 
 
-@pytest.mark.parametrize("more", ["causal=top-left", "batch=2 klen=7,4", "softcap=2 bias=full", "sink=yes alibi=yes"])
+MORE = ("batch=2 klen=7,4", "softcap=2 bias=full", "causal=top-left", "sink=yes alibi=yes")
+
+
+@pytest.mark.parametrize("more", thorough_in(MORE[2:], MORE))
 def test_answers_are_the_same_without_a_screening(more, monkeypatch):
     subject, some = planted(scale=lambda _self, problem: 1.0), SEMANTICS[::7]
     text = FORWARD + more
@@ -177,7 +181,12 @@ def test_answers_are_the_same_without_a_screening(more, monkeypatch):
     ("more", "methods", "sentence"),
     [
         ("bias=full", {"add_bias": lambda s, z, b: z + b.clamp(max=0)}, "Positive entries of the bias count as 0"),
-        ("bias=full", {"add_bias": lambda s, z, b: z + b.clamp(max=1)}, "The bias is clamped: at most 1"),
+        pytest.param(
+            "bias=full",
+            {"add_bias": lambda s, z, b: z + b.clamp(max=1)},
+            "The bias is clamped: at most 1",
+            marks=pytest.mark.thorough,
+        ),
         (
             "window=2,0",
             {"forward": lambda s, p: zeros_before_the_last_window(s, p)},

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.readings import readings
+from flashverify.diagnosis.trials import Trials
 from flashverify.numerics import Form
 from tests.diagnosis.planted import Plain
-from tests.diagnosis.test_diagnosis import named
 
 CASE = "fv1 heads_q=4 heads_kv=2 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 backward=no"
 
@@ -45,6 +47,7 @@ class TwoParts(Divided):
     ],
 )
 def test_the_row_sum_of_other_places_is_read(subject, words):
-    found = named(subject(), CASE)
+    trials = Trials(subject(), 300)
+    found = readings(trials, trials.scene(parse_case(CASE)), "o")
 
-    assert found.reading.startswith(f"The row sum that O is divided by {words}")
+    assert found.sentences[0].startswith(f"The row sum that O is divided by {words}")

@@ -45,7 +45,7 @@ DEFECTS = (
 
 
 @pytest.mark.parametrize(
-    ("said", "defect"), fast_one_in(2, (pytest.param(*x, id=f"{n}") for n, x in enumerate(DEFECTS)))
+    ("said", "defect"), fast_one_in(2, (pytest.param(*x, id=f"{n}") for n, x in enumerate(DEFECTS)), kept=2)
 )
 def test_the_product_is_said(said, defect):
     found = words(stepwise(**defect), CASE)

@@ -139,20 +139,22 @@ WEIGHTS = [
             " see to its end",
         ),
     ),
-    (
+    pytest.param(
         FORWARD + "sink=yes",
         planted(sinks=lambda s, sinks: sinks / 2),
         ("The sink in effect is 0.5 times the declared one",),
+        marks=pytest.mark.thorough,
     ),
     (
         HEADS + "dropout=0.25",
         planted(kept=lambda s, p, keep: keep[:, :1].expand_as(keep)),
         ("Dropout has the draws of the first head",),
     ),
-    (
+    pytest.param(
         FORWARD,
         planted(lse=lambda s, lse, _: 0.7 * lse + 0.1),
         ("The LSE is 0.7 times the row's largest logit + 0.7 times the logarithm of the row sum relative to it + 0.1",),
+        marks=pytest.mark.thorough,
     ),
 ]
 
@@ -173,7 +175,7 @@ def test_a_right_kernel_gives_no_reading():
     assert readings(trials, scene, "o").sentences == ()
 
 
-@pytest.mark.parametrize("size", ["seq_k", "seed"])
+@pytest.mark.parametrize("size", [pytest.param("seq_k", marks=pytest.mark.thorough), "seed"])
 def test_a_factor_that_fresh_cases_refute_is_not_said(size):
     class OfTheCase(Plain):
         def add_bias(self, z, bias):
@@ -189,6 +191,7 @@ def test_a_factor_that_fresh_cases_refute_is_not_said(size):
     assert "the bias" not in said
 
 
+@pytest.mark.thorough
 def test_a_set_of_keys_that_fresh_cases_refute_is_not_said():
     class DropsByLength(Plain):
         def drop_keys(self, see):

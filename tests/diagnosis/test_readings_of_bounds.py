@@ -12,6 +12,7 @@ from flashverify.diagnosis.readings.masks.number_forms import NumberForm, number
 from flashverify.diagnosis.readings.masks.numbers import Counts, _told_apart, _without, number_in_effect
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain, planted
+from tests.fast_tier import fast_one_in
 
 FORWARD = "fv1 heads_q=2 heads_kv=2 seq_q=14 seq_k=33 dim_qk=16 dim_v=16 dtype=fp32 backward=no "
 
@@ -46,7 +47,9 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("defect", "mask", "sentence"), [pytest.param(*x, id=x[1]) for x in READ])
+@pytest.mark.parametrize(
+    ("defect", "mask", "sentence"), fast_one_in(1, (pytest.param(*x, id=x[1]) for x in READ), kept=2)
+)
 def test_the_formula_of_a_number_is_said(defect, mask, sentence):
     trials = Trials(planted(**defect), 300)
     scene = trials.scene(parse_case(FORWARD + mask))

@@ -43,8 +43,8 @@ class Limited(Plain):
     ("subject", "more", "words"),
     [
         (Capped(), "softcap=2", "under the softcap, as a logit is"),
-        (MeanOfAGroup(), "", "the mean of the heads of its group"),
-        (Limited(), "", "the declared one, at least -0.5"),
+        pytest.param(MeanOfAGroup(), "", "the mean of the heads of its group", marks=pytest.mark.thorough),
+        pytest.param(Limited(), "", "the declared one, at least -0.5", marks=pytest.mark.thorough),
     ],
     ids=["capped", "mean", "limited"],
 )

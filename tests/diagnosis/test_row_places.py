@@ -5,6 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from flashverify.case.text import parse_case
+from flashverify.diagnosis.catalogue import SEMANTICS
+from flashverify.diagnosis.observe import look
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
 
@@ -91,9 +94,9 @@ class KvOfOtherPrograms(Plain):
         return super().forward(dataclasses.replace(problem, k=k))
 
 
-@pytest.mark.parametrize(
-    ("subject", "case", "name", "place"),
-    [
+TAKEN = [
+    pytest.param(*x, id=x[2])
+    for x in (
         (
             KvOfOtherPrograms,
             FORWARD.replace("heads_kv=2", "heads_kv=3"),
@@ -106,7 +109,28 @@ class KvOfOtherPrograms(Plain):
         (GradientOfO, CASE, "backward-do-of-other-rows", HEAD_BY_HEAD),
         (StoredLse, FORWARD, "lse-of-other-rows", HEAD_BY_HEAD),
         (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "number of the head, modulo"),
-    ],
+    )
+]
+WHOLE = ("queries-of-other-rows",)
+"""They are put to the whole diagnosis; of the others it is asked what their own semantics expects."""
+
+
+@pytest.mark.parametrize(("subject", "case", "name", "place"), [x for x in TAKEN if x.id not in WHOLE])
+def test_what_is_taken_from_another_row_is_what_a_semantics_expects_with_that_place(subject, case, name, place):
+    scene = look(subject(), parse_case(case))
+    semantics = next(each for each in SEMANTICS if each.name == name)
+    failing = frozenset(scene.failing())
+
+    assert failing
+    assert any(
+        place in f"{semantics.sentence} ({each.detail})" and scene.agrees(each, failing)
+        for each in semantics.build(scene)
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "case", "name", "place"),
+    [pytest.param(*x.values, id=x.id, marks=[pytest.mark.thorough] * (x.id not in WHOLE)) for x in TAKEN],
 )
 def test_what_is_taken_from_another_row_is_named_with_its_place(subject, case, name, place):
     found = named(subject(), case)
@@ -124,7 +148,7 @@ def test_a_place_that_is_the_same_on_no_case_is_not_named():
             q = problem.q.flip(1) if even else of(problem, problem.q)
             return super().forward(dataclasses.replace(problem, q=q))
 
-    assert named(Changing(), FORWARD).name != "queries-of-other-rows"
+    assert named(Changing(), FORWARD, seconds=8).name != "queries-of-other-rows"
 
 
 class MirroredKeys(Plain):
@@ -146,9 +170,14 @@ class SequenceBefore(Plain):
 @pytest.mark.parametrize(
     ("subject", "lengths", "name"),
     [
-        (MirroredKeys, "klen=3,6", "key-lengths-of-mirrored-sequence"),
-        (MirroredQueries, "qlen=2,5", "query-lengths-of-mirrored-sequence"),
-        (lambda: planted(kv_head=lambda s, h, group, kv: kv - 1 - h // group), "", "head-mirrored"),
+        pytest.param(MirroredKeys, "klen=3,6", "key-lengths-of-mirrored-sequence", marks=pytest.mark.thorough),
+        pytest.param(MirroredQueries, "qlen=2,5", "query-lengths-of-mirrored-sequence", marks=pytest.mark.thorough),
+        pytest.param(
+            lambda: planted(kv_head=lambda s, h, group, kv: kv - 1 - h // group),
+            "",
+            "head-mirrored",
+            marks=pytest.mark.thorough,
+        ),
         (SequenceBefore, "", "batch-before"),
     ],
 )
@@ -183,10 +212,11 @@ class HeadsOfKInWholeTiles(Plain):
             FORWARD.replace("dim_v=8", "dim_v=16"),
             "heads of V as if they had as many channels as K has",
         ),
-        (
+        pytest.param(
             HeadsOfKInWholeTiles,
             FORWARD.replace("seq_k=7", "seq_k=30"),
             "heads of K as if they had whole tiles of 16 rows",
+            marks=pytest.mark.thorough,
         ),
     ],
 )

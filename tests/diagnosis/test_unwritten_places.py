@@ -66,7 +66,7 @@ def _by_chance(_problem, shape):
         ("dq", CASE + "klen=0", _with_keys, ": rows of sequences without keys."),
         ("dv", CASE, _before_the_last, ": the last key of the buffer."),
         ("dv", CASE, _by_chance, "."),
-        ("dv", CASE, _up_to_six, ": keys from 6 on."),
+        pytest.param("dv", CASE, _up_to_six, ": keys from 6 on.", marks=pytest.mark.thorough),
         ("dq", CASE + "causal=bottom-right window=1,*", _in_the_window, _BEHIND),
     ],
 )

@@ -16,7 +16,7 @@ from flashverify.diagnosis.description.necessary import necessary
 from flashverify.diagnosis.description.removals import needed
 from flashverify.diagnosis.description.repeating import differing_calls, other_seeds
 from flashverify.diagnosis.description.sizes_of_errors import size_of_errors
-from flashverify.diagnosis.description.wrong_elements import as_if
+from flashverify.diagnosis.description.wrong_elements import as_if_on_related_cases
 from flashverify.diagnosis.neighbours import neighbours, simplifications
 from flashverify.diagnosis.places import features_of, region_of
 from flashverify.diagnosis.placing import covering
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["as_if", "described"]
+__all__ = ["as_if_on_related_cases", "described"]
 
 _SHARES = {"survey": 0.92, "conditions": 0.98, "growth": 1.0}
 """Of the time, at whose end each search begins nothing more."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.mixing import alternatives
+from flashverify.diagnosis.related_cases import variants
 from flashverify.diagnosis.trials import work
 from flashverify.outputs import KERNELS
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["as_if"]
+__all__ = ["as_if", "as_if_on_related_cases"]
 
 _CASES, _MOST = 5, 7
 """Failing cases whose wrong elements must all be so, and cases that are looked at."""
@@ -29,6 +31,8 @@ _CLEAR = 0.25
 """A semantics explains an element clearly where its own bound is at most so much of the error; so it must half of them."""
 _NAMES = 2
 """More semantics than these say nothing."""
+_RELATED = 12
+"""Cases related to a failing one that are run before."""
 
 
 def as_if(trials: Trials, output: str, share: float) -> str:
@@ -61,6 +65,13 @@ def as_if(trials: Trials, output: str, share: float) -> str:
     outputs = sorted({name for scene in scenes for name in scene.failures if name in names})
     said = ", or ".join(semantics.sentence for semantics in distinct)
     return f"Every wrong element of {' and '.join(outputs)} is what it would be if {said}; which elements these are was not found"
+
+
+def as_if_on_related_cases(trials: Trials, start: Scene, output: str, share: float) -> str:
+    """Likewise, after some cases related to that of a failing run were made."""
+    for _ in trials.of(islice(variants(trials.subject, start.case), _RELATED), share=share):
+        pass
+    return as_if(trials, output, share)
 
 
 def _telling(trials: Trials, names: frozenset[str]) -> list[Scene]:

@@ -71,9 +71,11 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
     no_matter_of_masks = _weights_are_right(names) or (not names & forward and no_mask(trials, scene))
     if no_matter_of_masks:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
+    elif not names & forward:
+        said = [_said(words) for words in gradients_in_effect(trials, scene, briefly=True)]
     if said:
         return _joined(said)
-    said = unread_inputs(trials, scene)
+    said = unread_inputs(trials, scene) if names & forward else []  # of gradients alone masks are likelier
     if said:
         return _joined(said)
     of_forward = scenes_of(trials, scene, forward) if names & forward else []
@@ -91,6 +93,8 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
         said = weights_in_effect(trials, of_forward)
     if not said or all(each.part for each in said):
         said = operands_in_effect(trials, of_forward) or said
+    if not said and not names & forward:
+        said = unread_inputs(trials, scene)
     if not said and names & set(BACKWARD) and not no_matter_of_masks:
         said = [_said(words) for words in gradients_in_effect(trials, scene)]
     if not said:

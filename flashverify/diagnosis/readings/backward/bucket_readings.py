@@ -53,9 +53,10 @@ def bucket_formulas(scene: Scene, output: str) -> Iterator[BucketFormula]:
     for how, change in _distances():
         yield BucketFormula(how=f"adds pairs to the entry of {how}", entries=_entry_of(change))
     for where, far in _far():
+        for which, distance in _ENDS:
+            yield BucketFormula(how=f"adds pairs {where} to the entry of {which}", entries=_added(far, distance))
         for which, place in (("first", 0), ("last", -1)):
             yield BucketFormula(how=f"adds pairs {where} to the {which} entry", entries=_added(far, place))
-        yield BucketFormula(how=f"adds pairs {where} to the entry of the distance 0", entries=_added(far, None))
 
 
 def _distance(scene: Scene) -> Tensor:
@@ -87,14 +88,24 @@ def _entry_of(change: Callable[[Scene, Tensor, int], Tensor | None]) -> Callable
     return entries
 
 
-def _added(far: Callable[[Scene], Tensor], place: int | None) -> Callable[[Scene], Tensor | None]:
-    """One entry at some pairs; that of the distance 0 where `place` is None."""
+_ENDS: tuple[tuple[str, Callable[[int], int]], ...] = (
+    ("the farthest distance before the row", lambda reach: -reach),
+    ("the farthest distance after the row", lambda reach: reach),
+    ("the distance 0", lambda _reach: 0),
+)
+"""Distances by the reach of a table."""
+
+
+def _added(far: Callable[[Scene], Tensor], place: int | Callable[[int], int]) -> Callable[[Scene], Tensor | None]:
+    """One entry at some pairs, by its number or by its distance."""
 
     def entries(scene: Scene) -> Tensor | None:
         mine, count = scene.inputs.relative_buckets, scene.inputs.bucket_count
         if mine is None or count is None or scene.problem.distance_buckets is None:
             return None
-        entry = int(_entries(scene, torch.zeros(1, dtype=torch.int64))[0]) if place is None else place % count
+        entry = (
+            place % count if isinstance(place, int) else int(_entries(scene, torch.tensor([place(_reach(scene))]))[0])
+        )
         return torch.where(far(scene), entry, mine.long())
 
     return entries

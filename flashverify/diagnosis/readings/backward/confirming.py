@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashverify.case.modifiers.logits import MODIFIERS
@@ -11,7 +11,7 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.conditions import Condition, in_words
 from flashverify.diagnosis.features import CONSEQUENCES, case_features
 from flashverify.diagnosis.hypothesis import Semantics
-from flashverify.diagnosis.neighbours import resized
+from flashverify.diagnosis.neighbours import resized, simplifications
 from flashverify.diagnosis.related_cases import grown, peaked, variants
 from flashverify.errors import UsageError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
+    from flashverify.subjects.interface import Subject
 
 __all__ = ["Confirmed", "confirmed"]
 
@@ -31,6 +32,8 @@ _PLACED_CLEAR, _PLACED = 3, 9
 """The same of a formula that holds at a place."""
 _RIGHT = 3
 """Right cases from which on it is said what they have not."""
+_SIMPLER = 8
+"""Cases without one thing that are asked whether they are right."""
 _NUMBERS = count()
 """A scene keeps alternatives by the name of their semantics."""
 _SIZES = ((140, 150), (40, 50), (64, 64), (128, 128), (20, 130), (96, 200), (130, 20), (150, 140))
@@ -123,6 +126,10 @@ def confirmed(
     given = list(answers.values())
     if given.count(Answer.CLEAR) < needed or len(given) < enough:
         return None
+    for other in trials.of(_without_each(trials.subject, scene.case)):
+        answers.setdefault(other.case, claim.answer(other, only))
+        if answers[other.case] is Answer.OTHERWISE:
+            return None
     wrong = [trials.scenes[case] for case, answer in answers.items() if answer in (Answer.CLEAR, Answer.EXPLAINED)]
     right = [trials.scenes[case] for case, answer in answers.items() if answer is Answer.RIGHT]
     return Confirmed([scene, *wrong], right, otherwise)
@@ -144,6 +151,17 @@ def _fresh(trials: Trials, scene: Scene, placed: bool, by_value: bool) -> Iterat
             chain(others[:2], sizes[:2], steep, others[2:4], sizes[2:], others[4:], variants(trials.subject, case))
         )
     return trials.of(chain(others[:2], sizes[:1], steep, others[2:], variants(trials.subject, case)))
+
+
+def _without_each(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases that lack one of the things that the failing one has each: one of them may be what a formula needs."""
+    base = grown(case, 5, 7, regime="normal", seed=case.values.seed + 311)
+    sizes = None if base is None else (base.seq_q, base.seq_k, base.dim_qk, base.dim_v, base.dtype, base.storage)
+    without = () if base is None else simplifications(subject.supports, base)
+    same = (
+        each for each in without if (each.seq_q, each.seq_k, each.dim_qk, each.dim_v, each.dtype, each.storage) == sizes
+    )
+    yield from islice(same, _SIMPLER)
 
 
 def _renumbered(case: Case) -> Iterator[Case | None]:

@@ -15,6 +15,7 @@ from flashverify.diagnosis.readings.backward.gradient_variants import (
 )
 from flashverify.diagnosis.readings.backward.moves import key_moves, row_moves
 from flashverify.diagnosis.readings.backward.row_averages import averaged_rows, tiled_deltas
+from flashverify.diagnosis.readings.backward.row_products import other_deltas
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
 from flashverify.diagnosis.readings.backward.weight_variants import kept_variants, weight_variants
 
@@ -30,7 +31,7 @@ def options(scene: Scene) -> dict[str, tuple[Option, ...]]:
         "weights": weight_variants(scene),
         "kept": kept_variants(scene),
         "dp": dp_variants(scene),
-        "rows": chain(row_variants(scene), averaged_rows(scene), tiled_deltas(scene)),
+        "rows": chain(row_variants(scene), averaged_rows(scene), other_deltas(scene), tiled_deltas(scene)),
         "slope": slope_variants(scene),
         "row operand": operand_variants(row_moves(scene), "row"),
         "key operand": operand_variants(key_moves(scene), "key"),

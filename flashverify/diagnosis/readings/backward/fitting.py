@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,19 +64,19 @@ class Reading:
         rows, keys = at.row < at.rows, at.key < at.key_limit
         self.target = effect.read[output]
         self.asked = (rows[:, None, :, None] & keys[:, None, None, :]).expand(self.target.shape)
-        self.relative, self._floor = _rounding(effect)
+        self.relative, self.floor = _rounding(effect)
         declared = Formula(output=output, numbers=(ONE,) * (1 if output == "dv" else 3))
         columns = declared.columns(self.scene, self.steps)
         assert columns is not None
         ones = torch.ones(len(columns.values), dtype=torch.float64)
-        values, sizes = self._seen(declared, columns)
+        values, sizes = self.seen(declared, columns)
         everywhere = torch.ones_like(self.asked)
         near = self._near(ones, [x.flatten() for x in values], [x.flatten() for x in sizes], everywhere)
         self.wrong = self.asked & ~near.view(self.asked.shape)
-        self._declared_sizes: Tensor = torch.stack(sizes).sum(0)
+        self.declared_sizes: Tensor = torch.stack(sizes).sum(0)
         self.declared_values: Tensor = torch.stack(values).sum(0)
-        self.certain = self.declared_values.abs() > _CERTAIN * (self.relative * self._declared_sizes + self._floor)
-        self._few = self._chosen()
+        self.certain = self.declared_values.abs() > _CERTAIN * (self.relative * self.declared_sizes + self.floor)
+        self.few = self._chosen()
 
     @property
     def telling(self) -> bool:
@@ -96,9 +97,9 @@ class Reading:
             few[order[pairs.flatten()[order]][:_FEW]] = True
         return few.view(self.wrong.shape)
 
-    def _may_fit(self, formula: Formula, where: Tensor) -> bool:
+    def may_fit(self, formula: Formula, where: Tensor) -> bool:
         """Whether some of the pairs do not refute it."""
-        few = where & self._few
+        few = where & self.few
         if not bool(few.any()):
             return False
         if OPERANDS.get(self.output) in formula.changed:
@@ -106,7 +107,7 @@ class Reading:
         columns = formula.columns(self.scene, self.steps, few)
         if columns is None:
             return False
-        values, sizes = self._seen(formula, columns, few)
+        values, sizes = self.seen(formula, columns, few)
         fit = self._solved(values, sizes, few)
         return fit is not None and bool(self._near(fit.numbers, values, sizes, few).all())
 
@@ -122,7 +123,7 @@ class Reading:
         pairs = zip(found, declared, strict=True) if isinstance(found, tuple) else ((found, declared),)
         return any(x.dim() != y.dim() or not torch.equal(x, y.expand(x.shape)) for x, y in pairs)
 
-    def _seen(self, formula: Formula, columns: Columns, at: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    def seen(self, formula: Formula, columns: Columns, at: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """The terms as they stand in what was read, at the pairs `at`, or at all."""
         mark = self.effect.marks[self.output]
         if at is not None:
@@ -153,20 +154,24 @@ class Reading:
         error, size = self.target[where], torch.zeros((), dtype=torch.float64)
         for number, value, magnitude in zip(numbers, values, sizes, strict=True):
             error, size = error - number * value, size + abs(number) * magnitude
-        return error.abs() <= self.relative * size + self._floor
+        return error.abs() <= self.relative * size + self.floor
 
     def fits(self, changed: dict[str, Option], place: Place | None) -> Iterator[Formula]:
         """Formulas with these steps that give every pair of the place; of no place they give all pairs."""
         count = 1 if self.output == "dv" else 3
-        trial = Formula(output=self.output, changed=changed, numbers=(ONE,) * count, place=place)
+        yield from self.solutions(Formula(output=self.output, changed=changed, numbers=(ONE,) * count, place=place))
+
+    def solutions(self, trial: Formula) -> Iterator[Formula]:
+        """The formula with numbers that give every pair of its place; of no place all pairs."""
+        changed, place, count = trial.changed, trial.place, len(trial.numbers)
         where = self.asked if place is None else self.asked & expanded(place, self.scene)
-        if not self._may_fit(trial, where):
+        if not self.may_fit(trial, where):
             return
         part = None if OPERANDS.get(self.output) in changed else where
         columns = trial.columns(self.scene, self.steps, part)
         if columns is None:
             return
-        values, sizes = self._seen(trial, columns, part)
+        values, sizes = self.seen(trial, columns, part)
         if part is None:
             values, sizes = ([x[where] for x in seen] for seen in (values, sizes))
         fit = self._solved(values, sizes, where)
@@ -190,14 +195,14 @@ class Reading:
         for numbers in chosen:
             exact = torch.tensor([each.of(self.scene) for each in numbers], dtype=torch.float64)
             if bool(self._near(exact, values, sizes, where).all()):
-                found = Formula(output=self.output, changed=changed, numbers=numbers, place=place)
+                found = replace(trial, numbers=numbers)
                 if found.cost and not _without_effect(found):
                     yield found
 
     def _solved(self, values: list[Tensor], sizes: list[Tensor], where: Tensor) -> _Fit | None:
         """Least squares over the pairs, each in units of its rounding; errors are those that rounding allows."""
-        size = torch.maximum(torch.stack(sizes).sum(0), self._declared_sizes[where])
-        tolerance = self.relative * size + self._floor
+        size = torch.maximum(torch.stack(sizes).sum(0), self.declared_sizes[where])
+        tolerance = self.relative * size + self.floor
         if not len(tolerance):
             return None
         left = torch.stack([x / tolerance for x in values], -1)

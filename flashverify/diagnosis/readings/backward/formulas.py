@@ -78,28 +78,50 @@ class Formula:
         """What stands for a step."""
         return self.changed.get(step, DECLARED[step])
 
-    def columns(self, scene: Scene, s: Steps, at: Tensor | None = None) -> Columns | None:
-        """The terms on a case, at the pairs `at`, bool, or at all; None where the case has not what a step is about."""
+    def columns(
+        self, scene: Scene, s: Steps, at: Tensor | None = None, picks: dict[str, Tensor] | None = None
+    ) -> Columns | None:
+        """The terms on a case; None where the case has not what a step is about.
+
+        Args:
+            scene: the case.
+            s: its declared steps.
+            at: bool, the pairs that are asked for; None for all.
+            picks: what other formulas took of the declared steps at these pairs, to which this one adds; None to keep nothing.
+        """
         found = {name: option_value(name, self.option(name), scene, s) for name in STEPS_OF[self.output]}
         if any(found[name] is None for name in self.changed):
             return None
 
-        def pick(x: Tensor) -> Tensor:
-            return x if at is None else x.expand(at.shape)[at]
+        if at is not None and picks is not None and "" not in picks:
+            picks[""] = at.nonzero()
+        cells = None if at is None else at.nonzero(as_tuple=True) if picks is None else picks[""].unbind(-1)
+
+        def pick(x: Tensor, name: str = "") -> Tensor:
+            if at is None or cells is None:
+                return x
+            if picks is None or not name or name in self.changed:
+                return x.expand(at.shape)[cells]
+            if name not in picks:
+                picks[name] = x.expand(at.shape)[cells]
+            return picks[name]
 
         p_axes = s.p.dim()
-        p, declared, counts = pick(found["weights"]), pick(s.p), pick(found["counts"])
+        p, declared, counts = pick(found["weights"], "weights"), pick(s.p, "p"), pick(found["counts"], "counts")
         size = torch.maximum(p.abs(), declared) * counts.abs().clamp(min=1.0)
         p = p * counts
         if self.output == "dv":
-            kept = pick(found["kept"])
-            return Columns([p * kept], [size * torch.maximum(kept, pick(s.kept))], torch.ones_like(p))
-        delta, dlse = (pick(x.unsqueeze(-1) if x.dim() == p_axes - 1 else x) for x in found["rows"])
-        dp, delta_size = pick(found["dp"]), torch.maximum(pick(s.delta_size.unsqueeze(-1)), delta.abs())
+            kept = pick(found["kept"], "kept")
+            return Columns([p * kept], [size * torch.maximum(kept, pick(s.kept, "declared kept"))], torch.ones_like(p))
+        rows = [x.unsqueeze(-1) if x.dim() == p_axes - 1 else x for x in found["rows"]]
+        named = ("", "") if "rows" in self.changed else ("delta", "dlse")
+        delta, dlse = (pick(x, name) for x, name in zip(rows, named, strict=True))
+        dp = pick(found["dp"], "dp")
+        delta_size = torch.maximum(pick(s.delta_size.unsqueeze(-1), "delta size"), delta.abs())
         values = [p * dp, -p * delta, p * dlse]
-        sizes = [size * torch.maximum(pick(s.dp_size), dp.abs()), size * delta_size, size * dlse.abs()]
+        sizes = [size * torch.maximum(pick(s.dp_size, "dp size"), dp.abs()), size * delta_size, size * dlse.abs()]
         undone = self.output == "dbias" and "slope" not in self.changed
-        return Columns(values, sizes, torch.ones_like(p) if undone else pick(found["slope"]))
+        return Columns(values, sizes, torch.ones_like(p) if undone else pick(found["slope"], "slope"))
 
     def alternative(self, scene: Scene) -> Alternative | None:
         """What it expects of the output on a case; None where the case has not what it is about."""

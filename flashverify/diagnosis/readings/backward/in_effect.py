@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.backward.any_tile import of_each_size, without_size
 from flashverify.diagnosis.readings.backward.asking import PAIRS, effects
+from flashverify.diagnosis.readings.backward.bucket_additions import bucket_additions
 from flashverify.diagnosis.readings.backward.bucket_readings import bucket_formulas
 from flashverify.diagnosis.readings.backward.confirming import confirmed
 from flashverify.diagnosis.readings.backward.elsewhere import places_elsewhere
 from flashverify.diagnosis.readings.backward.fitting import Reading
 from flashverify.diagnosis.readings.backward.head_mixtures import HeadMixture, head_mixtures
-from flashverify.diagnosis.readings.backward.learned import reservation
+from flashverify.diagnosis.readings.backward.learned import UNKNOWN, reservation
 from flashverify.diagnosis.readings.backward.limits import Limited, limits
 from flashverify.diagnosis.readings.backward.proportions import Scaled, scaled
 from flashverify.diagnosis.readings.backward.row_readings import OF_ROWS, row_formulas
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.readings.backward.bucket_additions import BucketAddition
     from flashverify.diagnosis.readings.backward.bucket_readings import BucketFormula
     from flashverify.diagnosis.readings.backward.elsewhere import Elsewhere
     from flashverify.diagnosis.readings.backward.formulas import Formula
@@ -40,15 +42,21 @@ if TYPE_CHECKING:
 
     _Search = Callable[[Reading, Callable[[], bool]], Iterator[Formula]]
     _Direct = Elsewhere | HeadMixture | Limited | Scaled
-    _OfSums = SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula | WeighedSum | HeadMixture
+    _OfSums = (
+        SumFormula | NumberedSum | RowFormula | SinkFormula | BucketFormula | BucketAddition | WeighedSum | HeadMixture
+    )
 
 __all__ = ["gradients_in_effect", "no_mask"]
 
 _READ = ("dq", "dk", "dv", "dbias")
 _TRIED = 30
 """Formulas of one output that are tried on fresh cases."""
+_LISTED = 150
+"""Formulas of dS that are looked at: the runs that there are refute most of them at once."""
 _SUMS = 24
 """Likewise of places of a sum: on one case several rules give the same rows."""
+_PARTIAL = 6
+"""Formulas of a sum that some cases are right in spite of, after which none is looked for that no case is."""
 _ASKED, _MOST_ASKED = 4, 10
 """Cases that are asked pair by pair: those that show enough wrong pairs, and all."""
 _MORE_PARTS = "; cases that have more parts are wrong in another way as well"
@@ -58,7 +66,7 @@ _ENOUGH = 2_000
 """Pairs from which on a case tells no more by having more."""
 
 
-def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
+def gradients_in_effect(trials: Trials, scene: Scene, *, briefly: bool = False) -> tuple[str, ...]:
     """Sentences on what the backward computes in place of what is declared; none where that cannot be said.
 
     Every one was true of `scene` and of fresh cases of other seeds and sizes: each wrong element was within the bounds of the formula.
@@ -66,6 +74,7 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
     Args:
         trials: runs of the subject.
         scene: a failing one.
+        briefly: whether the first case that shows enough wrong pairs is asked alone, and nothing is said unless every wrong output is explained.
     """
     scene = _widest(trials, scene)
     outputs = [name for name in _READ if name in scene.failures]
@@ -88,8 +97,11 @@ def gradients_in_effect(trials: Trials, scene: Scene) -> tuple[str, ...]:
         telling += any(reading.telling for reading in new)
         for reading in new:
             _take(found, trials, scene, reading, formulas)
-        if len(found) == len(outputs) or telling == _ASKED:
+        if len(found) == len(outputs) or telling == (1 if briefly else _ASKED):
             break
+    if briefly:
+        whole = len(found) == len(outputs) and not any(UNKNOWN in when for _, when in found.values())
+        return (*moved.values(), *sentences(found, scene)) if whole else ()
     for reading in readings:  # dear, and rarely of use: where no case shows a simpler one
         _take(found, trials, scene, reading, double_formulas)
     return (*moved.values(), *sentences(found, scene), *_of_rows(trials, scene, found.keys() | moved.keys()))
@@ -146,7 +158,7 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
     for name in OF_SUMS:
         if name not in scene.failures or name in read or (name == "drelative_bias" and "dq" in scene.failures):
             continue  # a table is a sum of the dS that dQ shows
-        said, second = "", None
+        said, second, partial = "", None, 0
         start = _telling(trials, scene, name)
         sums = islice(sum_formulas(start, name, trials.left), _SUMS)
         rows = islice(row_formulas(start, name, trials.left) if name in OF_ROWS else (), _TRIED)
@@ -154,7 +166,8 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
         numbered = islice(numbered_sums(start, name), _TRIED)
         weighed = islice(weighed_sums(start, name), _TRIED)
         mixed = islice(head_mixtures(start, name), _TRIED)
-        tried: Iterator[_OfSums] = chain(numbered, mixed, sums, weighed, rows, sinks, bucket_formulas(start, name))
+        buckets, added = bucket_formulas(start, name), bucket_additions(start, name)
+        tried: Iterator[_OfSums] = chain(numbered, mixed, sums, weighed, rows, sinks, buckets, added)
         for formula in tried:
             placed = isinstance(formula, SumFormula)
             by_value = isinstance(formula, SumFormula) and formula.place.by_value
@@ -162,8 +175,10 @@ def _of_rows(trials: Trials, scene: Scene, read: Collection[str]) -> Iterator[st
             if held is not None and held.always:
                 said = formula.words(scene.inputs.dlse is not None) + _MORE_PARTS * held.otherwise
                 break
-            if held is not None and second is None:
-                second = formula, held
+            if held is not None:
+                second, partial = second or (formula, held), partial + 1
+            if partial > _PARTIAL:  # a small case does not tell them apart
+                break
         if not said and second is not None:
             formula, held = second
             when = reservation(trials, start, name, _build(formula), held)
@@ -189,7 +204,7 @@ def _telling(trials: Trials, scene: Scene, name: str) -> Scene:
 def _confirmed(trials: Trials, scene: Scene, read: Reading, tried: Iterator[Formula]) -> tuple[Formula, str] | None:
     """The first formula that the failing case and fresh cases confirm, with its reservation: one without any before the others."""
     second = None
-    for formula in islice(tried, _TRIED):
+    for formula in islice(tried, _LISTED):
         if second is not None and formula.differences() != second[0].differences():
             break  # only another place of the same formula may say more
         held = confirmed(

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.readings.backward.confirming import Confirmed
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["reservation"]
+__all__ = ["UNKNOWN", "reservation"]
 
-_UNKNOWN = "; some cases are right for a reason that was not found"
+UNKNOWN = "; some cases are right for a reason that was not found"
+"""Behind a sentence that some cases contradict, with no condition that says which."""
 _SHARE = 0.95
 _NUMBERS = count()
 """A scene keeps alternatives by the name of their semantics."""
@@ -56,7 +57,7 @@ def reservation(
     try:
         dependence.learn(scene.case, variants(trials.subject, scene.case))
     except ContradictionError:
-        return _UNKNOWN
+        return UNKNOWN
     if not dependence.tested or dependence.rule is None or not dependence.rule.conditions:
-        return _UNKNOWN
+        return UNKNOWN
     return f", {in_words(dependence.rule.conditions)}"

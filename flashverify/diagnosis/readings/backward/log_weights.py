@@ -78,6 +78,7 @@ def _terms(scene: Scene, s: Steps) -> list[tuple[str, Tensor]]:
 
 def _option(scene: Scene, numbers: tuple[Number, ...]) -> Option:
     names = [name for name, _ in _terms_named(scene)]
+    known = dict(zip(names, numbers, strict=True))
     said = [
         f"{name} is left out of them" if number.words == "0" else f"{name} counts {number.words} times in them"
         for name, number in zip(names, numbers, strict=True)
@@ -86,9 +87,9 @@ def _option(scene: Scene, numbers: tuple[Number, ...]) -> Option:
 
     def value(other: Scene, s: Steps) -> Tensor | None:
         terms = _terms(other, s)
-        if [name for name, _ in terms] != names:
+        if any(name not in known for name, _ in terms):
             return None
-        z = sum((n.of(other) * x for n, (_, x) in zip(numbers, terms, strict=True)), torch.zeros_like(s.p))
+        z = sum((known[name].of(other) * x for name, x in terms), torch.zeros_like(s.p))
         return z.exp() * s.see
 
     return Option(f"the weights are another exponential: {' and '.join(said)}", value)

@@ -63,13 +63,14 @@ def _of_rows(scene: Scene) -> Iterator[Move]:
     shape = case.shape_q[:3]
     own = torch.arange(shape[0] * shape[1] * shape[2]).view(shape)
     yield from _along(own, "row i")
-    yield from _in_tiles(own, at.row, "row")
+    yield from _in_tiles(own, at.row, at.rows, "row")
     if case.mask.packed is not None:
         yield from _packed(own, at.row, at.row_sequence, "row")
     else:
         rows = at.rows.clamp(min=1)
         yield Move("the last row of the sequence", own.gather(2, _wide((rows - 1).clamp(max=shape[2] - 1), own)))
     yield from _heads(own, scene.group)
+    yield from _in_walks(own, at.row, at.rows, scene.group)
     yield from _sequences(own)
     yield from _in_memory(own)
 
@@ -79,7 +80,7 @@ def _of_keys(scene: Scene) -> Iterator[Move]:
     shape = (case.batch, case.heads_q, case.seq_k)
     own = torch.arange(shape[0] * shape[1] * shape[2]).view(shape)
     yield from _along(own, "key j")
-    yield from _in_tiles(own, scene.at.key, "key")
+    yield from _in_tiles(own, scene.at.key, scene.at.key_limit.expand_as(scene.at.key), "key")
     if case.mask.packed is not None:
         yield from _packed(own, scene.at.key, scene.at.key_sequence, "key")
     group = scene.group
@@ -125,14 +126,41 @@ def _along(own: Tensor, name: str) -> Iterator[Move]:
     yield Move(f"the {name.split()[0]}s in reverse", own.flip(2))
 
 
-def _in_tiles(own: Tensor, place: Tensor, name: str) -> Iterator[Move]:
-    """Places by tiles: that of the same place in the first tile or in the one before, and the first of the tile; `place` is the number in the sequence."""
-    place = _wide(place, own)
+def _in_tiles(own: Tensor, place: Tensor, length: Tensor, name: str) -> Iterator[Move]:
+    """Places by tiles: that of the same place in the first tile, in the one before or behind, and the first of the tile.
+
+    `place` is the number in the sequence, `length` how many count there; behind these nothing is read.
+    """
+    place, length = _wide(place, own), _wide(length, own)
     for size in TILES:
         within = place % size
         yield Move(f"the {name} of that place in the first tile of {size}", own - place + within)
         yield Move(f"the first {name} of its tile of {size}", own - within)
         yield Move(f"the {name} at that place of the tile of {size} before", own - size * (place >= size))
+        first = (own - size).masked_fill(place < size, -1)
+        yield Move(f"the {name} at that place of the tile of {size} before, nothing in the first tile", first)
+        ended = (own + size).masked_fill(place + size >= length, -1)
+        yield Move(f"the {name} at that place of the tile of {size} behind", ended)
+
+
+def _in_walks(own: Tensor, row: Tensor, rows: Tensor, group: int) -> Iterator[Move]:
+    """The same place of the next tile, and of the one before, in a walk over the rows of all heads of a group; nothing behind its ends."""
+    row, rows = _wide(row, own), _wide(rows, own)
+    member = (torch.arange(own.shape[1]) % group).view(1, -1, 1)
+    start = own - row
+    for size in TILES:
+        within, tile, last = row % size, row // size, (rows - 1).clamp(min=0) // size
+        for words, step, at_end, other, there in (
+            ("next tile", 1, tile == last, within, member < group - 1),
+            ("tile before", -1, tile == 0, last * size + within, member > 0),
+        ):
+            found = torch.where(at_end, other, row + step * size)
+            head = torch.where(at_end, step * own.shape[2], 0)
+            gone = (found >= rows) | (at_end & ~there)
+            yield Move(
+                f"the row at that place of the {words} of {size} rows in a walk over the rows of all heads of the group",
+                (start + head + found).masked_fill(gone, -1),
+            )
 
 
 def _packed(own: Tensor, place: Tensor, sequence: Tensor, name: str) -> Iterator[Move]:

@@ -35,6 +35,10 @@ def _padded(dim: int) -> int:
     return max(16, 1 << (dim - 1).bit_length())
 
 
+def _over_scale(scene: Scene, dim: int) -> float:
+    return 1.0 / (scene.inputs.scale * math.sqrt(dim)) if scene.inputs.scale else math.nan
+
+
 NAMED = (
     ZERO,
     ONE,
@@ -80,6 +84,15 @@ NAMED = (
         "D / the power of two, at least 16, to which D is padded",
         lambda scene: scene.case.dim_qk / _padded(scene.case.dim_qk),
         1.4,
+    ),
+    Number("log2(e)^2", lambda _scene: math.log(2.0) ** -2.0, 1.4),
+    Number("ln(2)^2", lambda _scene: math.log(2.0) ** 2.0, 1.4),
+    Number("1 / (scale * sqrt(D))", lambda scene: _over_scale(scene, scene.case.dim_qk), 1.4),
+    Number("1 / (scale * sqrt(Dv))", lambda scene: _over_scale(scene, scene.case.dim_v), 1.4),
+    Number(
+        "1 / (scale * sqrt(the power of two, at least 16, to which D is padded))",
+        lambda scene: _over_scale(scene, _padded(scene.case.dim_qk)),
+        1.45,
     ),
     Number("p", lambda scene: scene.case.dropout or math.nan, 1.3),
     Number("1 / (1 - p)^2", lambda scene: (1.0 - scene.case.dropout) ** -2.0, 1.3),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "covering_places", "expanded", "fixed_places"]
 
-_RULES = 6
+_RULES = 16
 """Rules of one set that are tried: on other cases they may give different ones."""
 _KEPT = 14
 """Sets that are looked at, the smallest of those that hold everything wrong."""

@@ -12,6 +12,7 @@ from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.backward.gradient_variants import row_variants
 from flashverify.diagnosis.readings.backward.numbers import NAMED, ONE, ZERO
 from flashverify.diagnosis.readings.backward.row_averages import averaged_rows
+from flashverify.diagnosis.readings.backward.row_products import other_deltas
 from flashverify.diagnosis.readings.backward.variants import Option, RowTerms
 from flashverify.formats import FORMATS
 
@@ -96,7 +97,7 @@ def row_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
     if scene.o is None or scene.lse is None:
         return
     s = steps_of(scene.inputs, scene.o, scene.lse)
-    options: list[Option | None] = [None, *row_variants(scene), *averaged_rows(scene)]
+    options: list[Option | None] = [None, *other_deltas(scene), *row_variants(scene), *averaged_rows(scene)]
     found = []
     for option in options:
         if not left():
@@ -107,6 +108,8 @@ def row_formulas(scene: Scene, output: str, left: Callable[[], bool]) -> Iterato
             continue
         none = torch.zeros_like(terms.delta)
         parts = [_made(output, scene, s, RowTerms(*each)) for each in ((terms.delta, none), (none, terms.dlse))]
+        if not _may_fit(output, parts, scene, s):
+            continue
         for numbers in _pairs(scene):
             if option is not None and all(each is ZERO for each in numbers):
                 continue
@@ -126,6 +129,22 @@ def _pairs(scene: Scene) -> Iterator[tuple[Number, Number]]:
         if each is not ONE:
             yield each, ONE
             yield ONE, each
+
+
+def _may_fit(output: str, parts: list[Tensor], scene: Scene, s: Steps) -> bool:
+    """Whether some multiples of the terms give what was returned: least squares in units of the rounding leave one unit on average at most."""
+    got = scene.outputs[output].double()
+    unit = 1.01 * _ROUNDINGS * FORMATS["fp32"].u * (_made(output, scene, s, None) + 1.01 * got.abs())
+    inside = (scene.at.row < scene.at.rows)[:, None, :].expand(s.lse.shape)
+    asked = torch.ones_like(got, dtype=torch.bool) if output == "dsink" else inside
+    if output in scene.free:
+        asked = asked & ~scene.free[output]
+    asked = asked & (unit > 0)
+    left, right = torch.stack([x[asked] / unit[asked] for x in parts], -1), got[asked] / unit[asked]
+    if not left.numel() or not bool(torch.isfinite(left).all() and torch.isfinite(right).all()):
+        return True
+    rest = right - left @ torch.linalg.lstsq(left, right.unsqueeze(-1), driver="gelsd").solution[:, 0]
+    return bool((rest**2).mean() <= 1.0)
 
 
 def _fits(output: str, value: Tensor, scene: Scene, s: Steps) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.backward.clamps import clamps
@@ -11,17 +11,20 @@ from flashverify.diagnosis.readings.backward.dictionary import options
 from flashverify.diagnosis.readings.backward.formulas import STEPS_OF
 from flashverify.diagnosis.readings.backward.log_weights import logarithms
 from flashverify.diagnosis.readings.backward.loop_factors import loop_factors
-from flashverify.diagnosis.readings.backward.pair_places import covering_places
+from flashverify.diagnosis.readings.backward.pair_places import Place, covering_places
 from flashverify.diagnosis.readings.backward.quantity_factors import quantity_factors
+from flashverify.diagnosis.readings.backward.quick_fits import may_fit
+from flashverify.diagnosis.readings.backward.slope_fits import slope_fits
 from flashverify.diagnosis.readings.backward.together import together
 from flashverify.diagnosis.readings.backward.value_places import value_places
+from flashverify.diagnosis.readings.backward.weighed_terms import weighed_terms
+from flashverify.diagnosis.readings.masks.walks import walked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from flashverify.diagnosis.readings.backward.fitting import Reading
     from flashverify.diagnosis.readings.backward.formulas import Formula
-    from flashverify.diagnosis.readings.backward.pair_places import Place
     from flashverify.diagnosis.readings.backward.variants import Option
 
 __all__ = ["double_formulas", "formulas"]
@@ -59,6 +62,8 @@ def _formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
     if local:  # what is wrong everywhere is rarely right at most pairs
         yield from placed
     yield from _cheapest(reading, [{}, *plain, *elsewhere], None, left)
+    yield from _cheapest(reading, slope_fits(reading), None, left)
+    yield from _weighed(reading, left)
     yield from _cheapest(reading, [{"weights": each} for each in logarithms(reading)], None, left)
     yield from _cheapest(reading, list(together(reading.output, variants)), None, left)
     if not local:
@@ -77,6 +82,16 @@ def double_formulas(reading: Reading, left: Callable[[], bool]) -> Iterator[Form
     yield from _cheapest(reading, sorted(double, key=_elsewhere)[:_DOUBLE], None, left)
 
 
+def _weighed(reading: Reading, left: Callable[[], bool]) -> Iterator[Formula]:
+    """Formulas whose terms have weights of their own, in the order of their cost."""
+    found: list[Formula] = []
+    for trial in weighed_terms(reading.output, reading.scene, reading.steps):
+        if not left():
+            break
+        found += reading.solutions(trial)
+    yield from sorted(found, key=lambda each: each.cost)
+
+
 def _single(
     reading: Reading, variants: dict[str, tuple[Option, ...]]
 ) -> tuple[list[dict[str, Option]], list[dict[str, Option]]]:
@@ -88,7 +103,8 @@ def _single(
 
 def _at_places(reading: Reading, tried: list[dict[str, Option]], left: Callable[[], bool]) -> Iterator[Formula]:
     """Formulas that hold at the pairs of a rule, which holds every wrong pair."""
-    values = value_places(reading.scene, reading.wrong, reading.asked)
+    walks = (Place(f"in {each.words}", each.where) for each in walked(reading.scene, reading.output))
+    values = chain(value_places(reading.scene, reading.wrong, reading.asked), walks)
     for rules in covering_places(reading.scene, reading.wrong, reading.asked, values):
         plain = [{}] if rules[0].by_value and not _by_sign(rules[0]) else tried
         for formula in _cheapest(reading, plain, rules[0], left):
@@ -110,7 +126,7 @@ def _cheapest(
 ) -> Iterator[Formula]:
     """Formulas with some of these steps in the order of their cost."""
     found: list[Formula] = []
-    for changed in tried:
+    for changed in may_fit(reading, tried, place, left):
         if not left():
             break
         found += reading.fits(changed, place)

@@ -94,6 +94,11 @@ def _shares(output: str) -> Iterator[tuple[str, Share]]:
         yield "takes the square of the weight of the sink", lambda _scene, s: _sink(s, lambda w: w)
         yield "has the weight of the sink times 1 - that weight", lambda _scene, s: _sink(s, lambda w: 1 - w)
         yield "has 1 - the weight of the sink in place of the weight", lambda _scene, s: _sink(s, lambda w: (1 - w) / w)
+        yield (
+            "has w / (1 + w) in place of w, the weight of the sink, which is that of an LSE that holds it once more",
+            lambda _scene, s: _sink(s, lambda w: 1 / (1 + w)),
+        )
+        yield "takes the root of the weight of the sink", lambda _scene, s: _sink(s, lambda w: w**-0.5)
     if output == "drelative_bias":
         yield "is the mean over the distances that share an entry, not the sum", _per(_distances(reached=False))
         yield (

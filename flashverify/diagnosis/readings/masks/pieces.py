@@ -108,7 +108,10 @@ def behind_empty(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], 
 
 
 def _numbers_of_pieces(scene: Scene) -> Iterator[str]:
-    yield from (name for name, value in scene.case.launch or () if isinstance(value, int) and 1 < value <= _MOST)
+    """Launch parameters that may count pieces: none of those that are the size of a tile."""
+    for name, value in scene.case.launch or ():
+        if isinstance(value, int) and 1 < value <= _MOST and not name.startswith("block"):
+            yield name
 
 
 def _behind_empty(scene: Scene, name: str, cut: Callable[[int, int, int], int]) -> Tensor:

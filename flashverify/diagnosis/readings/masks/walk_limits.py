@@ -26,6 +26,8 @@ class Walk(NamedTuple):
         rest: first tile behind those; not more than `whole` where there are none.
         last: last tile that is walked.
         remainder: rows or keys of the last tile, up to the last one that is seen.
+        end_of_first: last tile that the first row, or key, of the fixed tile needs.
+        begin_of_last: first tile that its last one needs.
     """
 
     tile: Tensor
@@ -34,6 +36,8 @@ class Walk(NamedTuple):
     rest: Tensor
     last: Tensor
     remainder: Tensor
+    end_of_first: Tensor
+    begin_of_last: Tensor
 
 
 def packed_row(scene: Scene) -> Tensor:
@@ -52,7 +56,7 @@ def walk_of(scene: Scene, *, keys: bool, fixed: int, size: int, packed: bool = F
         size: keys, or rows, of the tiles that are walked.
         packed: whether the fixed tile holds the query heads of a group side by side; with `keys` only.
     """
-    low, high, sure_low, sure_high = _ranges(scene, keys=keys, fixed=fixed, packed=packed)
+    low, high, sure_low, sure_high, first_high, last_low = _ranges(scene, keys=keys, fixed=fixed, packed=packed)
     at = scene.at
     place = at.key[:, None, None, :] if keys else at.row[:, None, :, None]
     stop = torch.where(high < 0, 0, high + 1)
@@ -61,14 +65,18 @@ def walk_of(scene: Scene, *, keys: bool, fixed: int, size: int, packed: bool = F
         length = at.rows.amax(-1).view(-1, 1, 1, 1)
         rest = torch.where(sure_high + 1 >= length, -(-length // size), rest)
     last = torch.where(high < 0, -1, high // size)
-    return Walk(place // size, low // size, -(-sure_low // size), rest, last, (stop - 1) % size + 1)
+    ends = torch.where(first_high < 0, -1, first_high // size), last_low // size
+    return Walk(place // size, low // size, -(-sure_low // size), rest, last, (stop - 1) % size + 1, *ends)
 
 
-def _ranges(scene: Scene, *, keys: bool, fixed: int, packed: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of each fixed tile the first and the last place that any of its members sees, and the first and last that all of them see."""
+def _ranges(scene: Scene, *, keys: bool, fixed: int, packed: bool) -> tuple[Tensor, ...]:
+    """Of each fixed tile the ends of what any of its members sees, of what all of them see, and of what one of them sees.
+
+    The last two are the last place that its first member sees and the first place that its last one sees.
+    """
     name = ("walk", keys, fixed, packed)
     if name in scene.memo:
-        stored: tuple[Tensor, Tensor, Tensor, Tensor] = scene.memo[name]
+        stored: tuple[Tensor, ...] = scene.memo[name]
         return stored
     at = scene.at
     first, last, there = _ends(scene, keys=keys)
@@ -89,11 +97,16 @@ def _ranges(scene: Scene, *, keys: bool, fixed: int, packed: bool) -> tuple[Tens
         found = torch.full((x.shape[0], int(index.max()) + 1), start).scatter_reduce(1, index, x.flatten(1), how)
         return found.gather(1, index).view(x.shape).unsqueeze(-1 if keys else -2)
 
+    within = number.expand(first.shape) % fixed
+    ended = torch.where(there, within, -1)
+    whose_last = over(ended, "amax", -1).squeeze(-1 if keys else -2)
     found = (
         over(first, "amin", FAR),
         over(last, "amax", -FAR),
         over(first, "amax", -FAR, declared=True),
         over(sure_last, "amin", FAR, declared=True),
+        over(torch.where(within == 0, last, -FAR), "amax", -FAR),
+        over(torch.where(within == whose_last, first, FAR), "amin", FAR),
     )
     scene.memo[name] = found
     return found

@@ -42,6 +42,17 @@ _WHOLE: tuple[tuple[str, Tiles], ...] = (
         "the last of three or more whole tiles of {walked}",
         lambda w: _whole(w) & (w.tile == w.rest - 1) & _several(w, 3),
     ),
+    (
+        "the last whole tile of {walked}, where one that needs a mask follows,",
+        lambda w: _whole(w) & (w.tile == w.rest - 1) & (w.last >= w.rest),
+    ),
+    *(
+        (
+            f"the last of an {parity} number of whole tiles of {{walked}}",
+            lambda w, rest=rest: _whole(w) & (w.tile == w.rest - 1) & ((w.rest - w.whole) % 2 == rest),
+        )
+        for parity, rest in (("odd", 1), ("even", 0))
+    ),
     ("the first whole tile of {walked}", lambda w: _whole(w) & (w.tile == w.whole)),
     ("the first of two or more whole tiles of {walked}", lambda w: _whole(w) & (w.tile == w.whole) & _several(w, 2)),
     ("the first of three or more whole tiles of {walked}", lambda w: _whole(w) & (w.tile == w.whole) & _several(w, 3)),
@@ -57,6 +68,10 @@ _WALKED: tuple[tuple[str, Tiles], ...] = (
         "the last tile of {walked} {of} where it holds one {one}",
         lambda w: _inside(w) & (w.tile == w.last) & (w.remainder == 1),
     ),
+    (
+        "the last of an odd number of tiles of {walked}",
+        lambda w: _inside(w) & (w.tile == w.last) & ((w.last - w.begin) % 2 == 0),
+    ),
     ("the first tile of {walked}", lambda w: _inside(w) & (w.tile == w.begin)),
     ("every tile of {walked} but the last", lambda w: _inside(w) & (w.tile < w.last)),
     ("every tile of {walked} but the first", lambda w: _inside(w) & (w.tile > w.begin)),
@@ -64,6 +79,14 @@ _WALKED: tuple[tuple[str, Tiles], ...] = (
     ("tiles of {walked} that need a mask", lambda w: _inside(w) & ~_whole(w)),
     ("tiles of {walked} before the whole ones", lambda w: _inside(w) & (w.tile < w.whole) & (w.rest > w.whole)),
     ("tiles of {walked} behind the whole ones", lambda w: _inside(w) & (w.tile >= w.rest) & (w.rest > w.whole)),
+    (
+        "tiles of {walked} {of}, behind those that its first {member} sees",
+        lambda w: _inside(w) & (w.tile > w.end_of_first),
+    ),
+    (
+        "tiles of {walked} {of}, before those that its last {member} sees",
+        lambda w: _inside(w) & (w.tile < w.begin_of_last),
+    ),
     (
         "the first tile of {walked} behind the whole ones",
         lambda w: _inside(w) & (w.tile == w.rest) & (w.rest > w.whole),
@@ -96,7 +119,7 @@ def _worded(words: str, size: int, of: str, *, keys: bool) -> str:
     if not keys:  # a last tile of rows that is not full needs no mask either
         words = words.replace("the whole ones", "those that need no mask").replace("whole ", "")
     words = words if "{of}" in words else f"{words} {{of}}"
-    return words.format(walked=f"{size} {axis}", one=one, of=of)
+    return words.format(walked=f"{size} {axis}", one=one, of=of, member="row" if keys else "key")
 
 
 def _extent(words: str, tiles: Tiles, keys: bool, fixed: int, size: int, packed: bool) -> Extent:
