@@ -13,6 +13,7 @@ from flashverify.interpreter.repeats import Notes, key_of
 if TYPE_CHECKING:
     from flashverify.interpreter.layer import Launch
     from flashverify.interpreter.memory import Argument
+    from flashverify.interpreter.repeats import Known
     from flashverify.interpreter.reports import Watch
     from flashverify.interpreter.shadow import State
 
@@ -20,7 +21,7 @@ __all__ = ["Repeating"]
 
 
 class Repeating(Tagged):
-    """Notes what launches load and store where `Watch.known` is given, and repeats those of which nothing was reported.
+    """Notes what launches load and store where `Watch.noted` is given, and repeats those of `Watch.known`.
 
     Attributes:
         watched: what the sanitizer knows of the memory.
@@ -42,24 +43,25 @@ class Repeating(Tagged):
         self.notes = None
 
     def repeated(self, function: Any, launch: Launch, meanings: int) -> bool:
-        """Whether the launch was known, and what it stores is stored; a launch whose like was not met is noted from here on."""
+        """Whether the launch is known, and what it stores is stored; one that is noted, and whose like was not met, is so from here on."""
         watched = self.watched
-        if watched.known is None or watched.fill is not None or watched.wraps is not None:
+        if (watched.known is None and watched.noted is None) or watched.fill is not None or watched.wraps is not None:
             return False
         key = key_of(function, launch, watched.inputs)
         if key is None:
             return False
         key = (meanings, key)
-        if key not in watched.known:
+        if watched.noted is not None and key not in watched.noted:
             self.notes, self._told = Notes(key), watched.told
+        known = None if watched.known is None else watched.known.find(key)
+        if known is None or not self._holds(known):
             return False
-        known = watched.known.find(key)
-        if known is None or not known.holds(
-            self.tensors, {n: self._state(self.tensors[n]).poison for n in known.loaded}
-        ):
-            return False
+        self.notes = None
         known.repeat(self.tensors)
         return True
+
+    def _holds(self, known: Known) -> bool:
+        return known.holds(self.tensors, {n: self._state(self.tensors[n]).poison for n in known.loaded})
 
     def on_attempt(self) -> None:
         """Only programs in lockstep are noted: those that use atomic operations, or print, are not."""
@@ -77,9 +79,9 @@ class Repeating(Tagged):
     def on_finish(self, launch: Launch) -> None:
         """Know the launch from here on, unless something of it was reported."""
         notes, self.notes = self.notes, None
-        if notes is not None and self.watched.known is not None:
+        if notes is not None and self.watched.noted is not None:
             notes.opaque |= self._told != self.watched.told
-            self.watched.known.keep(notes.key, notes.known(self.tensors))
+            self.watched.noted.keep(notes.key, notes.known(self.tensors))
         super().on_finish(launch)
 
     def effect(self) -> None:

@@ -4,7 +4,8 @@ What a launch in lockstep does is determined by its kernel, its grid, its argume
 address only where it makes an integer of it, and such launches are not kept. Elements that a launch does not load, those of a padding
 say, may be any others. The first element that differs from what the earlier launch loaded has the launch run.
 
-Nobody is spared a launch unless `Watch.known` is given. A pass that asks whether the same launch gives the same bits gives none.
+Nobody is spared a launch unless `Watch.known` is given. A pass that asks whether the same launch gives the same bits gives none, and
+neither does the pass whose launches are noted (`Watch.noted`): each of its launches runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from flashverify.interpreter.hooks import tl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flashverify.interpreter.lanes import Lanes
     from flashverify.interpreter.layer import Launch
@@ -149,6 +150,8 @@ def _touched(arguments: Sequence[Argument], accesses: list[tuple[Lanes, Any]]) -
     room = _ROOM
     for lanes, keep in accesses:
         n = number[id(lanes.argument)]
+        if not lanes.argument.extent:
+            continue
         if n not in masks:
             room -= lanes.argument.extent
             if room < 0:
@@ -182,7 +185,7 @@ def _apart(arguments: Sequence[Argument], loaded: Iterable[int], stored: Iterabl
 
 
 class Launches:
-    """The launches of one pass, for later passes that may load the same. It lives as long as whoever asks for these passes."""
+    """The launches of one pass, for later passes that may load the same. They live as long as whoever asks for these passes."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Known | None] = {}
@@ -210,15 +213,16 @@ def key_of(function: Any, launch: Launch, inputs: Any) -> Any:
         launch: of it.
         inputs: addresses of the storages that it must not write to.
     """
-    if function.__closure__ or _described(launch.raw.values()):
+    tuples = list(_tuples(launch.raw.values()))
+    if function.__closure__ or None in tuples:
         return None
     storages: dict[int, int] = {}
-    parts: list[Any] = [function, launch.grid]
+    parts: list[Any] = [function, launch.grid, *tuples]
     for name, x in launch.leaves:
         kind = x.__class__
         if kind in _VALUES:
             parts.append((name, kind, x))
-        elif kind is float:
+        elif kind is float and x == x:
             parts.append((name, kind, x.hex()))
         elif isinstance(x, torch.Tensor):
             start = x.untyped_storage().data_ptr()
@@ -231,6 +235,11 @@ def key_of(function: Any, launch: Launch, inputs: Any) -> Any:
     return tuple(parts)
 
 
-def _described(values: Iterable[Any]) -> bool:
-    """Whether a tensor descriptor is among the arguments of a launch: its block is none of the leaves."""
-    return any(_described(x) if isinstance(x, tuple) else isinstance(x, TensorDescriptor) for x in values)
+def _tuples(values: Iterable[Any]) -> Iterator[Any]:
+    """What the leaves of a launch do not tell: the class and the length of each tuple; None for a tensor descriptor, of its block."""
+    for x in values:
+        if isinstance(x, tuple):
+            yield x.__class__, len(x)
+            yield from _tuples(x)
+        elif isinstance(x, TensorDescriptor):
+            yield None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def launch(session, kernel, x, out, *more, known, grid=1, **watched):
     """Run a kernel: whether it did run, and what was reported."""
     before = session.attempts + session.fallbacks.total()
     at = {x.untyped_storage().data_ptr()}
-    with watch(**({"inputs": at, "poison": poison, "known": known} | watched)) as seen:
+    with watch(**({"inputs": at, "poison": poison, "noted": known, "known": known} | watched)) as seen:
         kernel[(grid,)](x, out, *(more or (N - 1,)), TILE=N // grid)
     return session.attempts + session.fallbacks.total() > before, seen
 
@@ -204,6 +205,15 @@ def test_programs_that_parted_are_spared_with_what_they_stored_last(session):
     assert again.tolist() == [1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 5.0]
 
 
+@pytest.mark.parametrize("empty", ["x", "out"])
+def test_an_empty_tensor_is_loaded_and_stored_alike(session, empty):
+    known, x, out = Launches(), inputs(), torch.zeros(N)
+    x, out = (x[:0], out) if empty == "x" else (x, out[:0])
+
+    assert launch(session, doubled, x, out, 0, known=known)[0]
+    assert not launch(session, doubled, x, out, 0, known=known)[0]
+
+
 # --- what has a launch run --------------------------------------------------------------------------------------------
 
 
@@ -211,6 +221,19 @@ def test_nothing_is_spared_where_nobody_knows_launches(session):
     x, out = inputs(), torch.zeros(N)
 
     assert [launch(session, doubled, x, out, known=None)[0] for _ in range(3)] == [True, True, True]
+
+
+def test_a_launch_that_is_noted_runs_though_one_like_it_was(session):
+    known, x, out = Launches(), inputs(), torch.zeros(2 * N)
+
+    assert [launch(session, doubled, x, out, known=None, noted=known)[0] for _ in range(2)] == [True, True]
+    assert not launch(session, doubled, x, out, known=known, noted=None)[0]
+
+
+def test_a_launch_that_was_not_noted_runs(session):
+    known, x, out = Launches(), inputs(), torch.zeros(2 * N)
+
+    assert [launch(session, doubled, x, out, known=known, noted=None)[0] for _ in range(2)] == [True, True]
 
 
 @pytest.mark.parametrize("kernel", [doubled, blocked, described])
@@ -255,6 +278,8 @@ def test_floats_are_told_apart_by_their_bits(session):
 
     assert launch(session, scaled, x, out, N, -0.0, known=known)[0]
     assert bool(out.signbit().all())
+    for _ in range(2):
+        assert launch(session, scaled, x, out, N, float("nan"), known=known)[0]
 
 
 def test_a_name_that_means_something_else_has_the_launch_run(session, monkeypatch):
@@ -279,6 +304,20 @@ def test_a_kernel_with_a_closure_runs():
     assert rules.key_of(doubled.fn, launch_of(x=1), ()) is not None
 
 
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+class Other(NamedTuple):
+    first: int
+    second: int
+
+
+class Inner(NamedTuple):
+    ptr: int
+
+
 def launch_of(grid=(1, 1, 1), **arguments):
     return Launch("kernel", "", arguments, arguments, grid, tuple(leaves(arguments)), ())
 
@@ -298,6 +337,12 @@ def test_keys_tell_launches_apart_that_do_other_things():
             (doubled.fn, launch_of(x=one, out=other)),
             (doubled.fn, launch_of(x=at[0])),
             (doubled.fn, launch_of(x=at[1])),
+            (doubled.fn, launch_of(x=(1, 2))),
+            (doubled.fn, launch_of(x=Pair(1, 2))),
+            (doubled.fn, launch_of(x=Other(1, 2))),
+            (doubled.fn, launch_of(x=Inner(1))),
+            (doubled.fn, launch_of(x=())),
+            (doubled.fn, launch_of(x=((),))),
         ]
     ]
 
