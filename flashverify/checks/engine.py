@@ -92,7 +92,7 @@ class _Judgement:
         problem, arena = materialize(self.case, self.subject.device())
         known = self._launches()
         try:
-            execution = execute(self.subject, problem, noted=known)
+            execution = execute(self.subject, problem, kept=known)
         except Exception as error:
             if type(error).__name__ == _NO_MEMORY and _scores(self.case) >= _MANY_SCORES:
                 reason = f"a GPU has no memory for it: {str(error).splitlines()[0][:200]}"

@@ -21,7 +21,7 @@ __all__ = ["Repeating"]
 
 
 class Repeating(Tagged):
-    """Notes what launches load and store where `Watch.noted` is given, and repeats those of `Watch.known`.
+    """Notes what launches load and store where `Watch.kept` is given, and repeats those of `Watch.known`.
 
     Attributes:
         watched: what the sanitizer knows of the memory.
@@ -45,13 +45,13 @@ class Repeating(Tagged):
     def repeated(self, function: Any, launch: Launch, meanings: int) -> bool:
         """Whether the launch is known, and what it stores is stored; one that is noted, and whose like was not met, is so from here on."""
         watched = self.watched
-        if (watched.known is None and watched.noted is None) or watched.fill is not None or watched.wraps is not None:
+        if (watched.known is None and watched.kept is None) or watched.fill is not None or watched.wraps is not None:
             return False
         key = key_of(function, launch, watched.inputs)
         if key is None:
             return False
         key = (meanings, key)
-        if watched.noted is not None and key not in watched.noted:
+        if watched.kept is not None and key not in watched.kept:
             self.notes, self._told = Notes(key), watched.told
         known = None if watched.known is None else watched.known.find(key)
         if known is None or not self._holds(known):
@@ -79,9 +79,9 @@ class Repeating(Tagged):
     def on_finish(self, launch: Launch) -> None:
         """Know the launch from here on, unless something of it was reported."""
         notes, self.notes = self.notes, None
-        if notes is not None and self.watched.noted is not None:
+        if notes is not None and self.watched.kept is not None:
             notes.opaque |= self._told != self.watched.told
-            self.watched.noted.keep(notes.key, notes.known(self.tensors))
+            self.watched.kept.keep(notes.key, notes.known(self.tensors))
         super().on_finish(launch)
 
     def effect(self) -> None:

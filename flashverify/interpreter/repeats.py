@@ -5,7 +5,7 @@ address only where it makes an integer of it, and such launches are not kept. El
 say, may be any others. The first element that differs from what the earlier launch loaded has the launch run.
 
 Nobody is spared a launch unless `Watch.known` is given. A pass that asks whether the same launch gives the same bits gives none, and
-neither does the pass whose launches are noted (`Watch.noted`): each of its launches runs.
+neither does the pass whose launches are noted (`Watch.kept`): each of its launches runs.
 """
 
 from __future__ import annotations

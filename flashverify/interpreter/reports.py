@@ -95,7 +95,7 @@ class Watch:
         lanes: undefined lanes, by (place, argument).
         dropped: misuses at places that have a report already.
         wraps: where accesses outside a tensor are told apart; None where nobody asks.
-        noted: takes in the launches of this pass; None where no other pass asks for them.
+        kept: takes in the launches of this pass; None where no other pass asks for them.
         known: launches of an earlier pass, which need not run where they would load the same; None where every launch must run.
     """
 
@@ -108,7 +108,7 @@ class Watch:
     lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     wraps: Wraps | None = None
-    noted: Launches | None = None
+    kept: Launches | None = None
     known: Launches | None = None
 
     @property

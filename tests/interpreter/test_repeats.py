@@ -158,7 +158,7 @@ def launch(session, kernel, x, out, *more, known, grid=1, **watched):
     """Run a kernel: whether it did run, and what was reported."""
     before = session.attempts + session.fallbacks.total()
     at = {x.untyped_storage().data_ptr()}
-    with watch(**({"inputs": at, "poison": poison, "noted": known, "known": known} | watched)) as seen:
+    with watch(**({"inputs": at, "poison": poison, "kept": known, "known": known} | watched)) as seen:
         kernel[(grid,)](x, out, *(more or (N - 1,)), TILE=N // grid)
     return session.attempts + session.fallbacks.total() > before, seen
 
@@ -226,14 +226,14 @@ def test_nothing_is_spared_where_nobody_knows_launches(session):
 def test_a_launch_that_is_noted_runs_though_one_like_it_was(session):
     known, x, out = Launches(), inputs(), torch.zeros(2 * N)
 
-    assert [launch(session, doubled, x, out, known=None, noted=known)[0] for _ in range(2)] == [True, True]
-    assert not launch(session, doubled, x, out, known=known, noted=None)[0]
+    assert [launch(session, doubled, x, out, known=None, kept=known)[0] for _ in range(2)] == [True, True]
+    assert not launch(session, doubled, x, out, known=known, kept=None)[0]
 
 
 def test_a_launch_that_was_not_noted_runs(session):
     known, x, out = Launches(), inputs(), torch.zeros(2 * N)
 
-    assert [launch(session, doubled, x, out, known=known, noted=None)[0] for _ in range(2)] == [True, True]
+    assert [launch(session, doubled, x, out, known=known, kept=None)[0] for _ in range(2)] == [True, True]
 
 
 @pytest.mark.parametrize("kernel", [doubled, blocked, described])

@@ -60,7 +60,7 @@ def execute(
     only: Collection[Place] | None = None,
     guarding: Callable[..., contextlib.AbstractContextManager[Guard]] = guard_outputs,
     wraps: Wraps | None = None,
-    noted: Launches | None = None,
+    kept: Launches | None = None,
     known: Launches | None = None,
 ) -> Execution:
     """Runs the forward and, where the case has one and O has the right shape, the backward.
@@ -73,7 +73,7 @@ def execute(
         only: the loads whose undefined lanes are filled; None is all.
         guarding: what guards the memory that the subject allocates.
         wraps: where interpreted accesses outside a tensor are told apart; None where nobody asks.
-        noted: takes in the interpreted launches of this pass; None where no other pass asks for them.
+        kept: takes in the interpreted launches of this pass; None where no other pass asks for them.
         known: those of an earlier pass, which need not run where they would load the same; None where every launch must run.
 
     Raises:
@@ -87,7 +87,7 @@ def execute(
     with (
         guarding(pattern=pattern) as guard,
         handed_tensors(inputs) as handed,
-        _watching(inputs, guard, fill=fill, only=only, wraps=wraps, noted=noted, known=known) as watch,
+        _watching(inputs, guard, fill=fill, only=only, wraps=wraps, kept=kept, known=known) as watch,
     ):
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
         with subject_code():
@@ -117,7 +117,5 @@ def _watching(inputs: set[int], guard: Guard, **asked: Any) -> contextlib.Abstra
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
     if loaded is None:
         return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(
-        inputs=inputs, poison=guard.poison, **asked
-    )
+    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(inputs=inputs, poison=guard.poison, **asked)
     return found
