@@ -71,9 +71,8 @@ def forward_kernel(q_ptr, k_ptr, v_ptr, lengths_ptr, scratch_ptr, o_ptr, lse_ptr
     if READ == "as the end of a loop":
         for _ in range(large):
             o = o * 2.0
-    if READ == "branched on":
-        if large > 0:
-            o = o * 2.0
+    if READ == "branched on" and large > 0:
+        o = o * 2.0
     if READ == "by a descriptor":
         tile = tl.make_tensor_descriptor(v_ptr + at * keys * D, [keys, D], [D, 1], [TILE, D])
         o += 0.0 * tl.sum(tile.load([0, 0]), 0)[None, :]

@@ -230,6 +230,14 @@ def test_a_launch_that_is_noted_runs_though_one_like_it_was(session):
     assert not launch(session, doubled, x, out, known=known, kept=None)[0]
 
 
+def test_a_launch_that_did_not_run_is_not_kept(session):
+    known, later, x, out = Launches(), Launches(), inputs(), torch.zeros(2 * N)
+    launch(session, doubled, x, out, known=None, kept=known)
+
+    assert not launch(session, doubled, x, out, known=known, kept=later)[0]
+    assert launch(session, doubled, x, out, known=later, kept=None)[0]
+
+
 def test_a_launch_that_was_not_noted_runs(session):
     known, x, out = Launches(), inputs(), torch.zeros(2 * N)
 
