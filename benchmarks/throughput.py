@@ -1,14 +1,16 @@
 """Cases per second on the committed list of 200 cases, with every check of a fuzzed case.
 
     python benchmarks/throughput.py [--subject bundled] [--workers 2] [--rounds 2] [--stock] [--json FILE]
-    python benchmarks/throughput.py --drawn 300 [--seed 3] [--subject bundled] [--json FILE]
+    python benchmarks/throughput.py --drawn 300 [--seed 3] [--subject bundled] [--every-launch] [--json FILE]
+    python benchmarks/throughput.py --drawn 60 --turns 3 [--seed 3] [--subject bundled] [--json FILE]
 
 The list is judged once to warm up (on a GPU: to compile), then `--rounds` times; the median round counts. `--stock` judges the
 same list once more in plain Triton's interpreter, in the same run, for the ratio; its bf16 cases are unsupported there.
 
 `--drawn` judges cases that a search draws, in one process, and splits their processor time by the parts of the harness and by
 check (`time_parts.py`). As many cases go before uncounted. Other loads of the machine change these times too: of two states of the
-code those that were measured in turns can be compared.
+code those that were measured in turns can be compared. `--every-launch` runs the launches of the check `padding` too that would load
+what the base pass loaded. `--turns` measures the same cases without and with it, so many times each, in processes of their own.
 """
 
 from __future__ import annotations
@@ -82,9 +84,11 @@ def measure(device: str, options: argparse.Namespace, *, stock: bool, rounds: in
 
 def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of processor time that a drawn case takes, by part and by check."""
-    from time_parts import PARTS, drawn_time
+    from time_parts import PARTS, drawn_time, run_every_launch
 
     open_worker(device, "", stock=False)
+    if options.every_launch:
+        run_every_launch()
     with _WORKER["stack"]:
         clock, checks = drawn_time(_WORKER["toolkit"], options.subject, device, options.drawn, options.seed)
     judged = clock.calls["checks"]
@@ -96,7 +100,26 @@ def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
         "ms_by_check": {name: 1e3 * spent / judged for name, spent in checks.seconds.most_common()},
         "passes": clock.calls["host"] / judged,
         "launches": clock.calls["kernels"] / judged,
+        "left_out": clock.calls["left out"] / judged,
     }
+
+
+def measure_turns(device: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Medians of what drawn cases take with the launches that need not run left out, and with every launch run."""
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(2 * options.turns):
+        every = turn % 2 == 1
+        asked = argparse.Namespace(**(vars(options) | {"every_launch": every}))
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            row = pool.submit(measure_drawn, device, asked).result()
+        found[every].append(1e3 / row["cases_per_processor_second"])
+        print(f"{_TURNS[every]}: {found[every][-1]:.2f} ms a case, {row['left_out']:.2f} of {row['launches']:.2f} launches left out", flush=True)
+    left_out, every_one = (statistics.median(found[every]) for every in (False, True))
+    print(f"medians: {left_out:.2f} and {every_one:.2f} ms of processor time, {100 * (1 - left_out / every_one):.1f} % less")
+    return {"ms": {_TURNS[every]: spent for every, spent in found.items()}, "turns": options.turns}
+
+
+_TURNS = {False: "launches left out", True: "every launch run"}
 
 
 def print_drawn(row: dict[str, Any]) -> None:
@@ -105,7 +128,8 @@ def print_drawn(row: dict[str, Any]) -> None:
 
     print(
         f"{row['judged']} drawn cases: {row['cases_per_processor_second']:.1f} a second of processor time, "
-        f"{row['passes']:.1f} passes and {row['launches']:.1f} launches a case"
+        f"{row['passes']:.1f} passes and {row['launches']:.1f} launches a case, "
+        f"of which {row['left_out']:.1f} need not run"
     )
     for part, spent in row["ms_by_part"].items():
         print(f"  {spent:8.2f} ms  {part}: {PARTS[part]}")
@@ -122,14 +146,17 @@ def main() -> int:
     parser.add_argument("--stock", action="store_true")
     parser.add_argument("--drawn", type=int, default=0, help="judge so many drawn cases, and split their time")
     parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--every-launch", action="store_true", help="with --drawn: run launches that need not run")
+    parser.add_argument("--turns", type=int, default=0, help="with --drawn: without and with that, so many times each")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     from flashverify.subjects import has_gpu
 
     device = "cuda" if has_gpu() else "cpu"
     if options.drawn:
-        row = measure_drawn(device, options)
-        print_drawn(row)
+        row = (measure_turns if options.turns else measure_drawn)(device, options)
+        if not options.turns:
+            print_drawn(row)
         if options.json:
             options.json.write_text(json.dumps({"device": device} | row, indent=1) + "\n", encoding="utf-8")
         return 0

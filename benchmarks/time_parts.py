@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.toolkit import Toolkit
 
-__all__ = ["PARTS", "Clock", "drawn_time"]
+__all__ = ["PARTS", "Clock", "drawn_time", "run_every_launch"]
 
 PARTS = {
     "draws": "Hypothesis and the strategies",
@@ -83,14 +83,29 @@ def _split(clock: Clock, checks: Clock, device: str) -> None:
 
     if device == "cpu":
         from flashverify.interpreter.executor import Executor
+        from flashverify.interpreter.repeats import Known
 
         launch: Any = Executor.__call__
         Executor.__call__ = clock.within("kernels", launch)  # type: ignore[method-assign]
+        repeat = Known.repeat
+
+        def counted(known: Known, arguments: Any) -> None:
+            clock.calls["left out"] += 1
+            repeat(known, arguments)
+
+        Known.repeat = counted  # type: ignore[method-assign]
     for part, function in (("tensors", materialize), ("host", execute), ("truth", accuracy.check_accuracy)):
         _replace(function, clock.within(part, function))
     engine.CHECK_SPECS = tuple(  # type: ignore[attr-defined]
         dataclasses.replace(spec, run=checks.within(spec.name, spec.run)) for spec in registry.CHECK_SPECS
     )
+
+
+def run_every_launch() -> None:
+    """Have the check `padding` run its launches whatever they load, from here on in this process."""
+    from flashverify.checks.engine import _Judgement
+
+    _Judgement._launches = lambda _: None  # type: ignore[method-assign]
 
 
 def drawn_time(toolkit: Toolkit, spec: str, device: str, cases: int, seed: int) -> tuple[Clock, Clock]:
