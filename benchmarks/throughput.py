@@ -113,9 +113,14 @@ def measure_turns(device: str, options: argparse.Namespace) -> dict[str, Any]:
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             row = pool.submit(measure_drawn, device, asked).result()
         found[every].append(1e3 / row["cases_per_processor_second"])
-        print(f"{_TURNS[every]}: {found[every][-1]:.2f} ms a case, {row['left_out']:.2f} of {row['launches']:.2f} launches left out", flush=True)
+        print(
+            f"{_TURNS[every]}: {found[every][-1]:.2f} ms a case, {row['left_out']:.2f} of {row['launches']:.2f} launches left out",
+            flush=True,
+        )
     left_out, every_one = (statistics.median(found[every]) for every in (False, True))
-    print(f"medians: {left_out:.2f} and {every_one:.2f} ms of processor time, {100 * (1 - left_out / every_one):.1f} % less")
+    print(
+        f"medians: {left_out:.2f} and {every_one:.2f} ms of processor time, {100 * (1 - left_out / every_one):.1f} % less"
+    )
     return {"ms": {_TURNS[every]: spent for every, spent in found.items()}, "turns": options.turns}
 
 
