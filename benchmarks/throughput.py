@@ -2,7 +2,7 @@
 
     python benchmarks/throughput.py [--subject bundled] [--workers 2] [--rounds 2] [--stock] [--json FILE]
     python benchmarks/throughput.py --drawn 300 [--seed 3] [--subject bundled] [--every-launch] [--json FILE]
-    python benchmarks/throughput.py --drawn 60 --turns 3 [--seed 3] [--subject bundled] [--json FILE]
+    python benchmarks/throughput.py --drawn 60 --turns 2 [--seed 3] [--subject bundled] [--json FILE]
 
 The list is judged once to warm up (on a GPU: to compile), then `--rounds` times; the median round counts. `--stock` judges the
 same list once more in plain Triton's interpreter, in the same run, for the ratio; its bf16 cases are unsupported there.
@@ -10,7 +10,7 @@ same list once more in plain Triton's interpreter, in the same run, for the rati
 `--drawn` judges cases that a search draws, in one process, and splits their processor time by the parts of the harness and by
 check (`time_parts.py`). As many cases go before uncounted. Other loads of the machine change these times too: of two states of the
 code those that were measured in turns can be compared. `--every-launch` runs the launches of the check `padding` too that would load
-what the base pass loaded. `--turns` measures the same cases without and with it, so many times each, in processes of their own.
+what the base pass loaded. `--turns` judges each case once, and then so many times each without and with it, in turns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import statistics
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,10 @@ def measure(device: str, options: argparse.Namespace, *, stock: bool, rounds: in
 
 def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of processor time that a drawn case takes, by part and by check."""
-    from time_parts import PARTS, drawn_time, run_every_launch
+    from time_parts import PARTS, drawn_time, every_launch
 
     open_worker(device, "", stock=False)
-    if options.every_launch:
-        run_every_launch()
-    with _WORKER["stack"]:
+    with _WORKER["stack"], every_launch() if options.every_launch else nullcontext():
         clock, checks = drawn_time(_WORKER["toolkit"], options.subject, device, options.drawn, options.seed)
     judged = clock.calls["checks"]
     parts = {part: 1e3 * clock.seconds[part] / judged for part in PARTS}
@@ -105,26 +103,29 @@ def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_turns(device: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Medians of what drawn cases take with the launches that need not run left out, and with every launch run."""
-    found: dict[bool, list[float]] = {False: [], True: []}
-    for turn in range(2 * options.turns):
-        every = turn % 2 == 1
-        asked = argparse.Namespace(**(vars(options) | {"every_launch": every}))
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            row = pool.submit(measure_drawn, device, asked).result()
-        found[every].append(1e3 / row["cases_per_processor_second"])
-        print(
-            f"{_TURNS[every]}: {found[every][-1]:.2f} ms a case, {row['left_out']:.2f} of {row['launches']:.2f} launches left out",
-            flush=True,
-        )
-    left_out, every_one = (statistics.median(found[every]) for every in (False, True))
+    """Milliseconds of processor time of a drawn case that was judged before: launches that need not run left out, and every one run."""
+    from time_parts import every_launch
+
+    from flashverify.campaign.worker.search import draw
+
+    open_worker(device, options.subject, stock=False)
+    toolkit, subject, spent = _WORKER["toolkit"], _WORKER["subject"], {"left out": 0.0, "run": 0.0}
+    with _WORKER["stack"]:
+        cases = draw(toolkit.strategy(subject, device), options.drawn, options.seed)
+        for number, case in enumerate(cases):
+            toolkit.judge(subject, case, "fuzz")
+            for turn in range(2 * options.turns):
+                run = (number + turn + turn // 2) % 2 == 1
+                with every_launch() if run else nullcontext():
+                    begun = time.process_time()
+                    toolkit.judge(subject, case, "fuzz")
+                    spent["run" if run else "left out"] += time.process_time() - begun
+    ms = {way: 1e3 * seconds / len(cases) / options.turns for way, seconds in spent.items()}
+    saved = 100 * (1 - ms["left out"] / ms["run"])
     print(
-        f"medians: {left_out:.2f} and {every_one:.2f} ms of processor time, {100 * (1 - left_out / every_one):.1f} % less"
+        f"{len(cases)} drawn cases: {ms['left out']:.1f} ms, {ms['run']:.1f} with every launch run: {saved:.1f} % less"
     )
-    return {"ms": {_TURNS[every]: spent for every, spent in found.items()}, "turns": options.turns}
-
-
-_TURNS = {False: "launches left out", True: "every launch run"}
+    return {"judged": len(cases), "turns": options.turns, "ms": ms}
 
 
 def print_drawn(row: dict[str, Any]) -> None:

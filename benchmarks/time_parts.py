@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import sys
@@ -10,11 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.campaign.toolkit import Toolkit
 
-__all__ = ["PARTS", "Clock", "drawn_time", "run_every_launch"]
+__all__ = ["PARTS", "Clock", "drawn_time", "every_launch"]
 
 PARTS = {
     "draws": "Hypothesis and the strategies",
@@ -101,11 +102,17 @@ def _split(clock: Clock, checks: Clock, device: str) -> None:
     )
 
 
-def run_every_launch() -> None:
-    """Have the check `padding` run its launches whatever they load, from here on in this process."""
+@contextlib.contextmanager
+def every_launch() -> Iterator[None]:
+    """Have the check `padding` run its launches whatever they load, within the block."""
     from flashverify.checks.engine import _Judgement
 
+    before = _Judgement._launches
     _Judgement._launches = lambda _: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _Judgement._launches = before  # type: ignore[method-assign]
 
 
 def drawn_time(toolkit: Toolkit, spec: str, device: str, cases: int, seed: int) -> tuple[Clock, Clock]:

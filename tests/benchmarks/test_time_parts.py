@@ -74,14 +74,12 @@ def test_a_replaced_function_is_replaced_wherever_the_harness_has_it(clock, monk
     assert not [name for name in held if name.startswith("flashverify")]
 
 
-def test_every_launch_runs_where_that_is_asked(clock, monkeypatch):
-    from time_parts import run_every_launch
+def test_every_launch_runs_where_that_is_asked(clock):
+    from time_parts import every_launch
 
     from flashverify.checks.engine import _Judgement
 
     before = _Judgement._launches
-    monkeypatch.setattr(_Judgement, "_launches", before)
-    run_every_launch()
-
-    assert _Judgement._launches is not before
-    assert _Judgement._launches(None) is None
+    with every_launch():
+        assert _Judgement._launches(None) is None
+    assert _Judgement._launches is before
