@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -25,10 +24,10 @@ from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_dia
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.starting import (
     and_the_first,
-    in_fp32,
+    clearest,
     smaller_with_a_launch,
     with_usual_settings,
-    without_padding,
+    with_zeros,
 )
 from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
@@ -67,7 +66,6 @@ _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
 _UNDESCRIBED: tuple[str, tuple[str, ...]] = ("What it depends on was not found out.", ())
-_NOT_FINITE = ("nan", "inf", "-inf", "mixed")
 
 
 def diagnose(
@@ -134,21 +132,13 @@ def diagnose(
     kept = None if alone else attempted("asking for state", of_a_later_one, None)
     if kept is not None:
         return kept
-    starts = [scene] if work(scene.case) <= LARGEST else []
-    if starts and scene.case.storage.padding in _NOT_FINITE:
-        plain = trials.scene(replace(scene.case, storage=replace(scene.case.storage, padding="zero")))
-        if plain is not None and plain.failures:
-            starts = [plain]
-        elif (other := without_padding(trials, scene.case)) is not None:
-            starts = [other]  # what reads elsewhere meets padding by chance
-        elif reached := padding_reaches(subject, scene.case):
+    starts, remark = [], ""
+    if work(scene.case) <= LARGEST:
+        plain = with_zeros(trials, scene)
+        if plain is None and (reached := padding_reaches(subject, scene.case)):
             return Diagnosis(reached[0], sentence_of(reached[1]), place=place)
-    remark = ""
-    if starts and (twin := in_fp32(trials, starts[0])) is not None:
-        if twin.failures:
-            starts = [twin]
-        else:
-            remark = f" The same case is right in fp32: the defect is one of {starts[0].case.dtype}."
+        start, remark = clearest(trials, plain or scene)
+        starts = [start]
     larger = None if first == case else first
     starts = starts or list(and_the_first(trials, [], larger))
     if not starts:
@@ -197,9 +187,8 @@ def diagnose(
         return kept
     trials.release(_READ)
     read = Readings()
-    for start in (
-        and_the_first(trials, starts, larger) if not remark else ()
-    ):  # the smallest case may have only one of what is taken for another
+    asked_about = and_the_first(trials, starts, larger) if not remark else ()
+    for start in asked_about:  # the smallest case may have only one of what is taken for another
         again = hearing.readings(start)
         read = again if again.tested or not read.sentences else read
         if read.tested:

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["and_the_first", "in_fp32", "smaller_with_a_launch", "with_usual_settings", "without_padding"]
+__all__ = ["and_the_first", "clearest", "in_fp32", "smaller_with_a_launch", "with_usual_settings", "with_zeros"]
 
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
+_NOT_FINITE = ("nan", "inf", "-inf", "mixed")
 _OTHER_VALUES = (81, 82)
 """Seeds of values, beside its own, that a case in fp32 is asked with."""
 
@@ -76,11 +77,25 @@ def _launched(supports: Supports, case: Case) -> Iterator[Case]:
                 yield found
 
 
-def without_padding(trials: Trials, case: Case) -> Scene | None:
-    """A failing run of a case like `case`, larger and with zeros outside the lengths; None where a few of these are right."""
+def with_zeros(trials: Trials, scene: Scene) -> Scene | None:
+    """A failing run with zeros outside the lengths, of the same case or of one like it; the run itself if its padding is finite. None where none fails."""
+    case = scene.case
+    if case.storage.padding not in _NOT_FINITE:
+        return scene
     plain = replace(case, storage=replace(case.storage, padding="zero"))
-    cases = islice(variants(trials.subject, plain), _UNPADDED)
-    return next((scene for scene in trials.of(cases, share=_SHARE_UNPADDED) if scene.failures), None)
+    found = trials.scene(plain)
+    if found is not None and found.failures:
+        return found
+    cases = islice(variants(trials.subject, plain), _UNPADDED)  # what reads elsewhere meets padding by chance
+    return next((other for other in trials.of(cases, share=_SHARE_UNPADDED) if other.failures), None)
+
+
+def clearest(trials: Trials, scene: Scene) -> tuple[Scene, str]:
+    """The run to explain, one in fp32 with exact products if that fails, and what is to be said where it is right."""
+    twin = in_fp32(trials, scene)
+    if twin is None or twin.failures:
+        return twin or scene, ""
+    return scene, f" The same case is right in fp32: the defect is one of {scene.case.dtype}."
 
 
 def in_fp32(trials: Trials, scene: Scene) -> Scene | None:

@@ -68,6 +68,11 @@ def _channel(words: str, of: Callable[[Tensor, At], Tensor]) -> Rule:
     return Rule(words, lambda at: at._replace(c=of(at.c, at)))
 
 
+def _kv_heads(at: At) -> int:
+    """Groups of heads; one in a tensor that all heads share."""
+    return max(1, at.sizes[1] // at.group)
+
+
 def rules() -> Iterator[Rule]:
     """Every rule, the simplest first."""
     yield from _of_heads()
@@ -84,11 +89,11 @@ def _of_heads() -> Iterator[Rule]:
     yield _head("head h + 1", lambda h, _: h + 1)
     yield _head("head h - 1", lambda h, _: h - 1)
     yield _head("head h // group", lambda h, at: h // at.group)
-    yield _head("head h % (number of kv heads)", lambda h, at: h % (at.sizes[1] // at.group))
+    yield _head("head h % (number of kv heads)", lambda h, at: h % _kv_heads(at))
     yield _head("head h * group", lambda h, at: h * at.group)
     yield _head(
         "the head that the order (member, kv head) gives",
-        lambda h, at: h % (at.sizes[1] // at.group) * at.group + h // (at.sizes[1] // at.group),
+        lambda h, at: h % _kv_heads(at) * at.group + h // _kv_heads(at),
     )
     yield _head("the head in reverse order", lambda h, at: at.sizes[1] - 1 - h)
     yield _head(
