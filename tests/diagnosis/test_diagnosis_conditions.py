@@ -160,7 +160,7 @@ def noisy(self, o, z, v, lse):
 
 @pytest.mark.slow
 def test_noise_under_a_condition_is_described_by_it():
-    found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9), seconds=12)
+    found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9))
     assert found.name == ""
     assert found.conditions == ("seq_q > seq_k",)
     assert "only where Sq > Sk" in found.sentence
@@ -203,7 +203,7 @@ def test_a_launch_parameter_that_makes_it_right_is_said():
                 return right
             return Forward(noisy(self, right.o, None, None, None), right.lse, right.saved)
 
-    found = named(Launched(), FORWARD, seconds=12)
+    found = named(Launched(), FORWARD)
     assert found.name == ""
     assert "is right with tile = 32" in found.sentence or "launch.tile" in " ".join(found.conditions)
 
