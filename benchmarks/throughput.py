@@ -1,14 +1,16 @@
 """Cases per second on the committed list of 200 cases, with every check of a fuzzed case.
 
     python benchmarks/throughput.py [--subject bundled] [--workers 2] [--rounds 2] [--stock] [--json FILE]
-    python benchmarks/throughput.py --drawn 300 [--seed 3] [--subject bundled] [--json FILE]
+    python benchmarks/throughput.py --drawn 300 [--seed 3] [--subject bundled] [--every-launch] [--json FILE]
+    python benchmarks/throughput.py --drawn 60 --turns 2 [--seed 3] [--subject bundled] [--json FILE]
 
 The list is judged once to warm up (on a GPU: to compile), then `--rounds` times; the median round counts. `--stock` judges the
 same list once more in plain Triton's interpreter, in the same run, for the ratio; its bf16 cases are unsupported there.
 
 `--drawn` judges cases that a search draws, in one process, and splits their processor time by the parts of the harness and by
 check (`time_parts.py`). As many cases go before uncounted. Other loads of the machine change these times too: of two states of the
-code those that were measured in turns can be compared.
+code those that were measured in turns can be compared. `--every-launch` runs the launches of the check `padding` too that would load
+what the base pass loaded. `--turns` judges each case once, and then so many times each without and with it, in turns.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import statistics
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -82,10 +84,10 @@ def measure(device: str, options: argparse.Namespace, *, stock: bool, rounds: in
 
 def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of processor time that a drawn case takes, by part and by check."""
-    from time_parts import PARTS, drawn_time
+    from time_parts import PARTS, drawn_time, every_launch
 
     open_worker(device, "", stock=False)
-    with _WORKER["stack"]:
+    with _WORKER["stack"], every_launch() if options.every_launch else nullcontext():
         clock, checks = drawn_time(_WORKER["toolkit"], options.subject, device, options.drawn, options.seed)
     judged = clock.calls["checks"]
     parts = {part: 1e3 * clock.seconds[part] / judged for part in PARTS}
@@ -96,7 +98,34 @@ def measure_drawn(device: str, options: argparse.Namespace) -> dict[str, Any]:
         "ms_by_check": {name: 1e3 * spent / judged for name, spent in checks.seconds.most_common()},
         "passes": clock.calls["host"] / judged,
         "launches": clock.calls["kernels"] / judged,
+        "left_out": clock.calls["left out"] / judged,
     }
+
+
+def measure_turns(device: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds of processor time of a drawn case that was judged before: launches that need not run left out, and every one run."""
+    from time_parts import every_launch
+
+    from flashverify.campaign.worker.search import draw
+
+    open_worker(device, options.subject, stock=False)
+    toolkit, subject, spent = _WORKER["toolkit"], _WORKER["subject"], {"left out": 0.0, "run": 0.0}
+    with _WORKER["stack"]:
+        cases = draw(toolkit.strategy(subject, device), options.drawn, options.seed)
+        for number, case in enumerate(cases):
+            toolkit.judge(subject, case, "fuzz")
+            for turn in range(2 * options.turns):
+                run = (number + turn + turn // 2) % 2 == 1
+                with every_launch() if run else nullcontext():
+                    begun = time.process_time()
+                    toolkit.judge(subject, case, "fuzz")
+                    spent["run" if run else "left out"] += time.process_time() - begun
+    ms = {way: 1e3 * seconds / len(cases) / options.turns for way, seconds in spent.items()}
+    saved = 100 * (1 - ms["left out"] / ms["run"])
+    print(
+        f"{len(cases)} drawn cases: {ms['left out']:.1f} ms, {ms['run']:.1f} with every launch run: {saved:.1f} % less"
+    )
+    return {"judged": len(cases), "turns": options.turns, "ms": ms}
 
 
 def print_drawn(row: dict[str, Any]) -> None:
@@ -105,7 +134,8 @@ def print_drawn(row: dict[str, Any]) -> None:
 
     print(
         f"{row['judged']} drawn cases: {row['cases_per_processor_second']:.1f} a second of processor time, "
-        f"{row['passes']:.1f} passes and {row['launches']:.1f} launches a case"
+        f"{row['passes']:.1f} passes and {row['launches']:.1f} launches a case, "
+        f"of which {row['left_out']:.1f} need not run"
     )
     for part, spent in row["ms_by_part"].items():
         print(f"  {spent:8.2f} ms  {part}: {PARTS[part]}")
@@ -122,14 +152,17 @@ def main() -> int:
     parser.add_argument("--stock", action="store_true")
     parser.add_argument("--drawn", type=int, default=0, help="judge so many drawn cases, and split their time")
     parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--every-launch", action="store_true", help="with --drawn: run launches that need not run")
+    parser.add_argument("--turns", type=int, default=0, help="with --drawn: without and with that, so many times each")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     from flashverify.subjects import has_gpu
 
     device = "cuda" if has_gpu() else "cpu"
     if options.drawn:
-        row = measure_drawn(device, options)
-        print_drawn(row)
+        row = (measure_turns if options.turns else measure_drawn)(device, options)
+        if not options.turns:
+            print_drawn(row)
         if options.json:
             options.json.write_text(json.dumps({"device": device} | row, indent=1) + "\n", encoding="utf-8")
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import sys
@@ -10,11 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.campaign.toolkit import Toolkit
 
-__all__ = ["PARTS", "Clock", "drawn_time"]
+__all__ = ["PARTS", "Clock", "drawn_time", "every_launch"]
 
 PARTS = {
     "draws": "Hypothesis and the strategies",
@@ -83,14 +84,35 @@ def _split(clock: Clock, checks: Clock, device: str) -> None:
 
     if device == "cpu":
         from flashverify.interpreter.executor import Executor
+        from flashverify.interpreter.repeats import Known
 
         launch: Any = Executor.__call__
         Executor.__call__ = clock.within("kernels", launch)  # type: ignore[method-assign]
+        repeat = Known.repeat
+
+        def counted(known: Known, arguments: Any) -> None:
+            clock.calls["left out"] += 1
+            repeat(known, arguments)
+
+        Known.repeat = counted  # type: ignore[method-assign]
     for part, function in (("tensors", materialize), ("host", execute), ("truth", accuracy.check_accuracy)):
         _replace(function, clock.within(part, function))
     engine.CHECK_SPECS = tuple(  # type: ignore[attr-defined]
         dataclasses.replace(spec, run=checks.within(spec.name, spec.run)) for spec in registry.CHECK_SPECS
     )
+
+
+@contextlib.contextmanager
+def every_launch() -> Iterator[None]:
+    """Have the check `padding` run its launches whatever they load, within the block."""
+    from flashverify.checks.engine import _Judgement
+
+    before = _Judgement._launches
+    _Judgement._launches = lambda _: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _Judgement._launches = before  # type: ignore[method-assign]
 
 
 def drawn_time(toolkit: Toolkit, spec: str, device: str, cases: int, seed: int) -> tuple[Clock, Clock]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.checks.plan import Plan
     from flashverify.checks.spec import CheckSpec
+    from flashverify.interpreter.repeats import Launches
     from flashverify.judge.quantisation import QuantisationError
     from flashverify.subjects.interface import Subject
 
@@ -88,8 +90,9 @@ class _Judgement:
             self.verdicts.append(Verdict(check="supports", status=Status.UNSUPPORTED, message=reason))
             return
         problem, arena = materialize(self.case, self.subject.device())
+        known = self._launches()
         try:
-            execution = execute(self.subject, problem)
+            execution = execute(self.subject, problem, kept=known)
         except Exception as error:
             if type(error).__name__ == _NO_MEMORY and _scores(self.case) >= _MANY_SCORES:
                 reason = f"a GPU has no memory for it: {str(error).splitlines()[0][:200]}"
@@ -101,12 +104,27 @@ class _Judgement:
         if shapes:
             self._keep(shapes)
             return
-        self.base = BasePass(self.subject, execution, arena, self.plan.calls, self.plan.configs, self.plan.reported)
+        plan = self.plan
+        self.base = BasePass(self.subject, execution, arena, plan.calls, plan.configs, plan.reported, known)
         try:
             self._ask(self.base)
         except (FlashverifyError, AssertionError) as error:
             text = f"{type(error).__name__}: {error}"
             self.verdicts.append(Verdict(check="harness", status=Status.ERROR, error="self-check", message=text))
+
+    def _launches(self) -> Launches | None:
+        """Room for the launches of the base pass, where a check's passes may load the same."""
+        loaded = sys.modules.get("flashverify.interpreter.repeats")
+        if loaded is None or not any(
+            spec.loads_alike
+            and spec.name in self.plan.checks
+            and self.plan.asked(spec.name)
+            and spec.applies(self.subject, self.case)
+            for spec in CHECK_SPECS
+        ):
+            return None
+        found: Launches = loaded.Launches()
+        return found
 
     def _ask(self, base: BasePass) -> None:
         watch = base.execution.watch

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.passes.execution import Execution
+    from flashverify.interpreter.repeats import Launches
     from flashverify.subjects.interface import Subject
 
 __all__ = ["REPEATS", "SPEC", "check_padding", "has_padding"]
@@ -43,7 +44,11 @@ def has_padding(case: Case) -> bool:
 
 
 def check_padding(
-    subject: Subject, base: Execution, poisons: tuple[str, ...], undefined: dict[str, torch.Tensor]
+    subject: Subject,
+    base: Execution,
+    poisons: tuple[str, ...],
+    undefined: dict[str, torch.Tensor],
+    known: Launches | None = None,
 ) -> Iterator[Verdict]:
     """Runs the same values under each poison and compares every output with `base`, bit for bit.
 
@@ -55,12 +60,13 @@ def check_padding(
         base: the pass under the case's own padding.
         poisons: what to refill the padding with.
         undefined: per output the elements that the contract leaves open.
+        known: see `BasePass.known`.
     """
     case = base.problem.case
     for poison in poisons:
         if poison == case.storage.padding:
             continue
-        execution = _filled(subject, case, poison)
+        execution = _filled(subject, case, poison, known)
         outputs, verdicts = execution.outputs, []
         for name, expected in base.outputs.items():
             found = first_difference(expected, outputs[name], undefined.get(name))
@@ -82,9 +88,9 @@ def check_padding(
         yield from with_other_problem(subject, verdicts, base, (execution,), other)
 
 
-def _filled(subject: Subject, case: Case, padding: str) -> Execution:
+def _filled(subject: Subject, case: Case, padding: str, known: Launches | None = None) -> Execution:
     problem, _ = materialize(case, subject.device(), padding=padding)
-    return execute(subject, problem)
+    return execute(subject, problem, known=known)
 
 
 def _apart(
@@ -116,7 +122,7 @@ def _applies(_subject: Subject, case: Case) -> bool:
 
 
 def _run(base: BasePass, poisons: tuple[str, ...]) -> list[Verdict]:
-    return list(check_padding(base.subject, base.execution, poisons, base.undefined))
+    return list(check_padding(base.subject, base.execution, poisons, base.undefined, base.known))
 
 
 SPEC = CheckSpec(
@@ -132,4 +138,5 @@ SPEC = CheckSpec(
     ),
     run=_run,
     applies=_applies,
+    loads_alike=True,
 )

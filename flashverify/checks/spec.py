@@ -119,6 +119,8 @@ class CheckSpec:
         beyond_oracle: asked also of cases that no oracle can reach.
         shared_out: above `Plan.thorough` a third of the questions is asked, by the case's text.
         always_shared: `flashverify run` asks every case a third of the questions, whatever its size.
+        loads_alike: its passes differ from the base pass in what a right kernel does not load: an interpreted launch that loads the same
+            is not run again.
         remark: a passing verdict as a warning.
     """
 
@@ -133,6 +135,7 @@ class CheckSpec:
     beyond_oracle: bool = False
     shared_out: bool = False
     always_shared: bool = False
+    loads_alike: bool = False
     remark: Callable[[Verdict], str] = differs
 
     @property

@@ -42,10 +42,13 @@ class Globals:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, str], tuple[Callable[[str], Any], Any]] = {}
+        self._functions: set[Any] = set()
 
     def watch(self, function: Any) -> None:
-        """Remember what the names of a function mean now."""
-        self._watch(function.__globals__, function.__code__)
+        """Remember what the names of a function mean now, unless that is known."""
+        if function not in self._functions:
+            self._functions.add(function)
+            self._watch(function.__globals__, function.__code__)
 
     def _watch(self, names: dict[str, Any], code: CodeType) -> None:
         for name in code.co_names:
@@ -64,6 +67,7 @@ class Globals:
         for (_, name), (meaning, before) in self._seen.items():
             if meaning(name) is not before:
                 self._seen.clear()
+                self._functions.clear()
                 return True
         return False
 

@@ -12,6 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.formats import numpy_dtype
+from flashverify.interpreter.groups import NUMBERS, by_value, chunks, key_of_partition
 from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.keys import hold
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, leaves
@@ -21,11 +22,12 @@ from flashverify.interpreter.signature import Signature
 from flashverify.interpreter.spellings import advised
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flashverify.interpreter.session import Session
 
 __all__ = ["Executor"]
 
-_NUMBERS = frozenset({int, float, bool, str, type(None)})
 _REMEMBERED = 1 << 12
 _KINDS = {float: tl.float32, bool: tl.int1}
 """The types of Python's numbers where a parameter declares none; that of an integer depends on its value."""
@@ -58,7 +60,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             self._launch(args, {name: value for name, value in kwargs.items() if name in self.signature.names})
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        elsewhere = any(_on_gpu(x) for x in (*args, *kwargs.values()) if x.__class__ not in _NUMBERS)
+        elsewhere = _on_gpu(args) or _on_gpu(kwargs.values())
         args_host, kwargs_host = self._init_args_hst(args, kwargs) if elsewhere else (args, kwargs)
         for hook in self.pre_run_hooks:
             hook(*args_host, **kwargs_host)
@@ -81,13 +83,16 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         if name in self.constexprs:
             self._leaves += leaves({name: value})
             return value
+        if value.__class__ in NUMBERS:
+            self._leaves.append((name, value))
+            if value is None:
+                return None
+            return self._integer(name, value) if value.__class__ is int else self._scalar(name, value)
         if isinstance(value, tuple):
-            made = [self._argument(*field) for field in zip(self.signature.fields_of(name, value), value, strict=True)]
+            made = list(map(self._argument, self.signature.fields_of(name, value), value))
             return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
         if not isinstance(value, TensorDescriptor):
             self._leaves.append((name, value))
-        if value is None:
-            return value
         if isinstance(value, torch.Tensor):
             kind = self._pointers.get(value.dtype)
             if kind is None:
@@ -98,8 +103,6 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         if isinstance(value, TensorDescriptor):
             base = self._argument(name, value.base)
             return Descriptor(base, value.shape, value.strides, value.block_shape, value.padding)
-        if value.__class__ is int:
-            return self._integer(name, value)
         return self._scalar(name, value)
 
     def _integer(self, name: str, value: int) -> Any:
@@ -129,7 +132,11 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         programs = np.arange(count) if session.order is None else np.asarray(session.order(count))
         session.launches += 1
         if session.lockstep and count:
-            programs = self._together(launch, programs)
+            if session.watched.changed():
+                session.forget()
+            session.watched.watch(self.fn)
+            repeated = session.repeating and session.builder.repeated(self.fn, launch, session.meanings)
+            programs = programs[:0] if repeated else self._together(launch, programs)
         if session.turns is not None and len(programs) > 1:
             self._in_turns(launch, programs)
         else:
@@ -172,13 +179,11 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _together(self, launch: Launch, programs: Any) -> Any:
         """Run in lockstep, by groups that go the same way; return the programs that must still run one at a time."""
         session, b = self.session, self.session.builder
-        key = _key(self.fn, launch)
+        key = key_of_partition(self.fn, launch)
         groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
         hold(launch.arguments.values())
-        if session.watched.changed():
-            session.forget_tapes()
         try:
             while groups:
                 group = groups.pop()
@@ -187,9 +192,9 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
                     done.append(group)
                     continue
                 except Diverged as signal:
-                    more, reason = _by_value(group, whole_values(signal.values, b.active, len(group))), repr(signal)
+                    more, reason = by_value(group, whole_values(signal.values, b.active, len(group))), repr(signal)
                 except TooLarge as signal:
-                    more, reason = _chunks(group, session.limit // signal.elements), repr(signal)
+                    more, reason = chunks(group, session.limit // signal.elements), repr(signal)
                 except (Signal, Exception) as signal:  # a kernel's own exception comes again, from the program it is of
                     more, reason = [], f"{type(signal).__name__}: {signal}"
                 self._take_back()
@@ -222,31 +227,13 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
         self.session.builder.on_undo()
 
 
-def _on_gpu(x: Any) -> bool:
-    if isinstance(x, tuple):
-        return any(map(_on_gpu, x))
-    return bool(getattr(x.base if isinstance(x, TensorDescriptor) else x, "is_cuda", False))
-
-
-def _key(fn: Any, launch: Launch) -> tuple[Any, ...]:
-    """What tells launches apart that are likely to part ways in the same places: everything but the data."""
-    values = ((x.__class__, x) if x.__class__ in _NUMBERS else _form_of(x) for _, x in launch.leaves)
-    return (fn, launch.grid, *values)
-
-
-def _form_of(x: Any) -> str:
-    return "*" if isinstance(x, torch.Tensor) else repr(x)
-
-
-def _chunks(group: Any, size: int) -> list[Any]:
-    """Parts of at most `size` programs, last first."""
-    size = max(size, 1)
-    return [group[start : start + size] for start in range(0, len(group), size)][::-1]
-
-
-def _by_value(group: Any, values: Any) -> list[Any]:
-    """The programs of each value, that of the first program last; nothing where there is not one value per program."""
-    if len(values) != len(group):
-        return []
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    return [group[inverse == value] for value in np.argsort(-first)]
+def _on_gpu(values: Iterable[Any]) -> bool:
+    for x in values:
+        if x.__class__ in NUMBERS:
+            continue
+        if isinstance(x, tuple):
+            if _on_gpu(x):
+                return True
+        elif getattr(x.base if isinstance(x, TensorDescriptor) else x, "is_cuda", False):
+            return True
+    return False

@@ -24,7 +24,9 @@ _TYPES = frozenset({tl.core.dtype, tl.core.block_type, tl.core.pointer_type})
 _FUNCTIONS = frozenset({FunctionType, getattr(stock, "InterpretedFunction", None)})
 
 _tokens: dict[Any, int] = {}
-_named: dict[type, bool] = {}
+_NAMED: set[type] = set()
+"""Classes of tuples with names that were met; other classes are in `_OTHERS`."""
+_OTHERS: set[type] = set()
 _forms: dict[Any, int] = {}
 _numbers = itertools.count()
 _held: dict[int, tuple[Any, int, list[Any]]] = {}
@@ -106,6 +108,8 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
             parts.append(token_of(value) if token is None else token)
         elif kind in _EXACT:
             parts += (kind, value)
+        elif kind in _NAMED:
+            parts += (kind, _form_of(value, inputs))
         elif kind is _CONSTEXPR:
             held = value.value
             if held.__class__ in _EXACT:
@@ -142,9 +146,12 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
 
 def named_tuple(kind: type) -> bool:
     """Whether a class is of tuples with names."""
-    found = _named.get(kind)
-    if found is None:
-        found = _named[kind] = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if kind in _NAMED:
+        return True
+    if kind in _OTHERS:
+        return False
+    found = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    (_NAMED if found else _OTHERS).add(kind)
     return found
 
 

@@ -141,11 +141,17 @@ def _transposed(tensor: Any) -> Any:
     return _typed(made, tensor.dtype, shape)
 
 
+def _printed(*args: Any, **options: Any) -> None:
+    builder().effect()
+    print(*args, **options)
+
+
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """What is replaced, after Triton has patched its language for interpreting: (owner, name, value)."""
     for owner in (tl, tl.core):
         yield owner, "reduce", _reduce
         yield owner, "associative_scan", _scan
+        yield owner, "static_print", _printed
     yield tl.core.tensor, "__bool__", _bool
     semantic = tl.semantic.TritonSemantic
     yield semantic, "load", _building_loads(semantic.load)

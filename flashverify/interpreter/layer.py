@@ -159,8 +159,22 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
     def on_launch(self, launch: Launch) -> None:
         """A kernel is about to run."""
 
+    def repeated(self, function: Any, launch: Launch, meanings: int) -> bool:
+        """Whether a launch of a kernel, in lockstep, did what it does without being run.
+
+        Args:
+            function: the kernel.
+            launch: of it.
+            meanings: grows whenever a name that kernels use comes to mean something else.
+        """
+        del function, launch, meanings
+        return False
+
     def on_attempt(self) -> None:
         """`programs` begin to run. Called again where a group of them is split or repeated alone."""
+
+    def effect(self) -> None:
+        """The launch does something besides loads and stores."""
 
     def on_undo(self) -> None:
         """The stores of the attempt were taken back."""

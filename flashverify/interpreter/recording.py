@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from flashverify.interpreter.decided import value_of
@@ -149,10 +149,10 @@ class Recording:
         for number in inner.decided:
             self._decide(sources[number], given[number])
 
+        slots = [*sources, *map(Slot, range(first, first + len(inner.shapes) - inputs))]
+
         def moved(source: Any) -> Any:
-            if not isinstance(source, Slot):
-                return source
-            return Slot(first + source.number - inputs) if source.number >= inputs else sources[source.number]
+            return slots[source.number] if source.__class__ is Slot else source
 
         self.shapes += inner.shapes[inputs:]
         self.elements = max(self.elements, inner.elements)
@@ -161,7 +161,8 @@ class Recording:
             self.opaque |= None in (*args, *kwargs.values())
             outs = [first + number - inputs for number in step.outs]
             place = (step.place or inner_place()) if self.placed and step.name in _PLACED else None
-            self.steps.append(replace(step, args=args, kwargs=kwargs, outs=outs, place=place))
+            rest = (step.several, step.ufunc, place, step.size, step.astype, step.settled)
+            self.steps.append(Step(step.name, args, kwargs, outs, *rest))
         for source, held in made:
             self._known[id(held)] = moved(source)
             self._alive.append(held)

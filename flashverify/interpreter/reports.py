@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from flashverify.interpreter.layer import Launch
     from flashverify.interpreter.memory import Argument, Place
+    from flashverify.interpreter.repeats import Launches
     from flashverify.interpreter.wraps import Wraps
 
 __all__ = ["FILLS", "Kind", "Lane", "Report", "Watch", "report"]
@@ -94,6 +95,8 @@ class Watch:
         lanes: undefined lanes, by (place, argument).
         dropped: misuses at places that have a report already.
         wraps: where accesses outside a tensor are told apart; None where nobody asks.
+        kept: takes in the launches of this pass; None where no other pass asks for them.
+        known: launches of an earlier pass, which need not run where they would load the same; None where every launch must run.
     """
 
     inputs: Collection[int] = frozenset()
@@ -105,6 +108,13 @@ class Watch:
     lanes: dict[tuple[Place, str], Lane] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     wraps: Wraps | None = None
+    kept: Launches | None = None
+    known: Launches | None = None
+
+    @property
+    def told(self) -> int:
+        """Misuses, those at places that have a report already among them."""
+        return len(self.reports) + self.dropped.total()
 
     def add(self, report: Report) -> None:
         """Keep the first report of its kind, line (and line that called it) and argument."""

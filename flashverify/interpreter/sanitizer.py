@@ -12,9 +12,10 @@ from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
 from flashverify.interpreter.lanes import Lanes, lanes_inside
 from flashverify.interpreter.late import Outer, part_of
-from flashverify.interpreter.memory import Argument, Tagged, place, program_of
+from flashverify.interpreter.memory import Argument, place, program_of
 from flashverify.interpreter.numerics import as_array
 from flashverify.interpreter.ordering import Order
+from flashverify.interpreter.repeating import Repeating
 from flashverify.interpreter.reports import Kind, Lane, Watch, report
 from flashverify.interpreter.session import active
 from flashverify.interpreter.shadow import Shadow, State, extreme
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Sanitizer", "watch"]
 
 
-class Sanitizer(Tagged):
+class Sanitizer(Repeating):
     """Checks memory operations; see `Watch` for what it is told and what it finds.
 
     Attributes:

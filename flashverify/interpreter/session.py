@@ -55,6 +55,7 @@ class Session:
         builder: Triton's builder, of the session's class.
         plain_class: its class while programs run one at a time.
         lockstep_class: its class while they run in lockstep.
+        opened: what that was when the session was opened.
         lockstep: whether launches try to run in lockstep.
         order: from the number of programs of a launch to the order in which they run; None is ascending.
         turns: programs that do not run in lockstep take turns by it, at the places of `Switching`; None is one after the other.
@@ -62,6 +63,7 @@ class Session:
         lock: held by the launch that runs.
         watched: names that replayed device functions use.
         partitions: by launch, the groups of programs that went the same way the last time, last first.
+        meanings: how often a name that kernels use came to mean something else.
         launches: so far.
         extensions: classes with more mixins, by the lockstep class that they extend and the mixins; their tapes stay with them.
         attempts: in lockstep so far; more than the launches where programs diverged or were cut into chunks.
@@ -74,17 +76,25 @@ class Session:
     lockstep: bool
     order: Callable[[int], Any] | None
     limit: int
+    opened: type
     turns: Any = None
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
     watched: calls.Globals = dataclasses.field(default_factory=calls.Globals)
     partitions: dict[Any, list[Any]] = dataclasses.field(default_factory=dict)
     extensions: dict[Any, tuple[type, type]] = dataclasses.field(default_factory=dict)
+    meanings: int = 0
     launches: int = 0
     attempts: int = 0
     fallbacks: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
 
-    def forget_tapes(self) -> None:
-        """Record every call anew, whatever class it was recorded with."""
+    @property
+    def repeating(self) -> bool:
+        """Whether launches that are known need not run: no mixin was taken in, and programs have no order of their own."""
+        return self.order is None and self.turns is None and self.lockstep_class is self.opened
+
+    def forget(self) -> None:
+        """Record every call anew, whatever class it was recorded with, and take no launch for one of before."""
+        self.meanings += 1
         known = (
             self.lockstep_class,
             *(kind for kind, _ in self.extensions),
@@ -201,7 +211,8 @@ def _opened(
     below = (*mixins, Products, Numerics)
     plain = type("PlainBuilder", (*outer, *below), {})
     together = type("LockstepBuilder", (*outer, Lockstep, *below), _tapes(below))
-    state = Session(builder=b, plain_class=plain, lockstep_class=together, lockstep=lockstep, order=order, limit=limit)
+    known: dict[str, Any] = {"lockstep": lockstep, "order": order, "limit": limit, "opened": together}
+    state = Session(builder=b, plain_class=plain, lockstep_class=together, **known)
 
     undo.callback(_restore_builder, b, b.__class__, dict(vars(b)))
     b.options = dataclasses.replace(b.options, sanitize_overflow=False)  # its checks are computed and then dropped

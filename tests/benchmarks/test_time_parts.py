@@ -72,3 +72,14 @@ def test_a_replaced_function_is_replaced_wherever_the_harness_has_it(clock, monk
                 module.execute = original
 
     assert not [name for name in held if name.startswith("flashverify")]
+
+
+def test_every_launch_runs_where_that_is_asked(clock):
+    from time_parts import every_launch
+
+    from flashverify.checks.engine import _Judgement
+
+    before = _Judgement._launches
+    with every_launch():
+        assert _Judgement._launches(None) is None
+    assert _Judgement._launches is before

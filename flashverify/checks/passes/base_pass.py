@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flashverify.checks.accuracy import Accuracy
     from flashverify.checks.passes.execution import Execution
     from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.repeats import Launches
     from flashverify.subjects.interface import Subject
 
 __all__ = ["ORACLE_LIMIT", "BasePass", "beyond_oracle"]
@@ -40,6 +41,7 @@ class BasePass:
         calls: for the check `reuse`, which call must still equal the first one.
         launches: for the check `config`, how many other launches are run, at most.
         reported: for the check `sanitizer`, see `Plan.reported`.
+        known: its interpreted launches, for checks of `CheckSpec.loads_alike`; None where none of them is asked.
     """
 
     subject: Subject
@@ -48,6 +50,7 @@ class BasePass:
     calls: int
     launches: int
     reported: set[Place] | None = None
+    known: Launches | None = None
 
     @property
     def case(self) -> Case:

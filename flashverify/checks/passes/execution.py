@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.case.memory.contiguity import made_contiguous
 from flashverify.case.memory.guard import Damage, guard_outputs
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flashverify.case.memory.guard import Guard
     from flashverify.case.problem import Problem
     from flashverify.interpreter.memory import Place
+    from flashverify.interpreter.repeats import Launches
     from flashverify.interpreter.reports import Watch
     from flashverify.interpreter.wraps import Wraps
     from flashverify.subjects.interface import Contract, Subject
@@ -59,6 +60,8 @@ def execute(
     only: Collection[Place] | None = None,
     guarding: Callable[..., contextlib.AbstractContextManager[Guard]] = guard_outputs,
     wraps: Wraps | None = None,
+    kept: Launches | None = None,
+    known: Launches | None = None,
 ) -> Execution:
     """Runs the forward and, where the case has one and O has the right shape, the backward.
 
@@ -70,6 +73,8 @@ def execute(
         only: the loads whose undefined lanes are filled; None is all.
         guarding: what guards the memory that the subject allocates.
         wraps: where interpreted accesses outside a tensor are told apart; None where nobody asks.
+        kept: takes in the interpreted launches of this pass; None where no other pass asks for them.
+        known: those of an earlier pass, which need not run where they would load the same; None where every launch must run.
 
     Raises:
         Exception: whatever the subject raises.
@@ -82,7 +87,7 @@ def execute(
     with (
         guarding(pattern=pattern) as guard,
         handed_tensors(inputs) as handed,
-        _watching(inputs, guard, fill, only, wraps) as watch,
+        _watching(inputs, guard, fill=fill, only=only, wraps=wraps, kept=kept, known=known) as watch,
     ):
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
         with subject_code():
@@ -107,14 +112,10 @@ def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
     return frozenset(name for name in contract.gradients if output(name).given(problem))
 
 
-def _watching(
-    inputs: set[int], guard: Guard, fill: str | None, only: Collection[Place] | None, wraps: Wraps | None
-) -> contextlib.AbstractContextManager[Watch | None]:
+def _watching(inputs: set[int], guard: Guard, **asked: Any) -> contextlib.AbstractContextManager[Watch | None]:
     """The sanitizer told of the memory that is input, now and later, where an open session has one."""
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
     if loaded is None:
         return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(
-        inputs=inputs, poison=guard.poison, fill=fill, only=only, wraps=wraps
-    )
+    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(inputs=inputs, poison=guard.poison, **asked)
     return found

@@ -1,0 +1,158 @@
+"""Launches that need not run: only passes of the check `padding` have them, and no read of padding is hidden by them."""
+
+import dataclasses
+import sys
+from collections import Counter
+
+import pytest
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.checks.padding import REPEATS
+from flashverify.checks.passes import execution
+from flashverify.checks.registry import CHECK_SPECS
+from flashverify.interpreter import Sanitizer, faithful
+from flashverify.interpreter.hooks import interpreting
+from flashverify.interpreter.repeating import Repeating
+from flashverify.interpreter.repeats import Known
+from tests.checks.padded_kernels import IN_FORWARD, IN_GRADIENTS, IN_HOST, attend
+
+CASE = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 klen=4,9 seed=3")
+READS = {**IN_FORWARD, **IN_GRADIENTS, **IN_HOST}
+PADDING = Plan(checks=("padding",), questions={"padding": ("inf",)})
+OTHERS = Plan(checks=("accuracy", "nonfinite", "memory", "sanitizer"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session():
+    if not interpreting():
+        pytest.skip("kernels are compiled in this process")
+    with faithful(Sanitizer) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spared(monkeypatch):
+    """Names of the modules that had a launch spared, with the number of these launches."""
+    found, repeat = Counter(), Known.repeat
+
+    def counted(self, arguments):
+        found.update(callers())
+        repeat(self, arguments)
+
+    monkeypatch.setattr(Known, "repeat", counted)
+    return found
+
+
+def callers():
+    """Names of the checks' modules that are on the stack."""
+    frame, names = sys._getframe(1), set()
+    while frame is not None:
+        names.add(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+    own = {name.removeprefix("flashverify.checks.") for name in names if name.startswith("flashverify.checks.")}
+    return own - {"engine", "passes.execution"}
+
+
+def failures(subject, plan, case=CASE):
+    return {(v.check, v.error, v.output) for v in judge_case(subject, case, plan).failures}
+
+
+# --- what is spared ---------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_reads_no_padding_runs_in_the_base_pass_alone(spared, session):
+    begun = session.attempts
+    result = judge_case(attend(), CASE, PADDING)
+
+    assert result.failures == ()
+    assert spared == {"padding": 2}
+    assert session.attempts == begun + 2
+
+
+def test_no_check_but_padding_has_a_launch_spared(spared, monkeypatch):
+    watching, passes = execution._watching, Counter()
+
+    def counted(*args, **asked):
+        for name in callers() or {"base pass"}:
+            passes[name, asked["kept"] is not None, asked["known"] is not None] += 1
+        return watching(*args, **asked)
+
+    monkeypatch.setattr(execution, "_watching", counted)
+    result = judge_case(attend(), CASE, Plan())
+
+    assert result.failures == ()
+    assert set(spared) == {"padding"}
+    assert passes["base pass", True, False] == 1
+    assert {name for name, _, known in passes if known} == {"padding"}
+    assert {name for name, noted, _ in passes if noted} == {"base pass"}
+    assert {"determinism", "relations", "reuse"} <= {name.split(".")[0] for name, *_ in passes}
+
+
+def test_padding_alone_says_that_its_passes_load_alike():
+    assert [spec.name for spec in CHECK_SPECS if spec.loads_alike] == ["padding"]
+
+
+def test_a_base_pass_that_nobody_compares_under_other_padding_notes_nothing(monkeypatch):
+    asked, watching = [], execution._watching
+    monkeypatch.setattr(execution, "_watching", lambda *args, **more: asked.append(more) or watching(*args, **more))
+    whole = dataclasses.replace(CASE, mask=dataclasses.replace(CASE.mask, key_lengths=(9, 9)))
+
+    judge_case(attend(), CASE, Plan(checks=("accuracy", "determinism")))
+    judge_case(attend(), CASE, Plan(checks=("padding",), questions={"padding": ()}))
+    judge_case(attend(), whole, Plan(checks=("padding", "determinism")))
+
+    assert {(more["kept"], more["known"]) for more in asked} == {(None, None)}
+
+
+def test_a_launch_that_comes_twice_in_a_pass_runs_twice_in_the_base_pass(spared, session):
+    inner, begun = attend(), session.attempts
+
+    def twice(p):
+        inner.function(p)
+        return inner.function(p)
+
+    assert failures(dataclasses.replace(inner, function=twice), PADDING) == set()
+    assert spared == {"padding": 3}
+    assert session.attempts == begun + 3
+
+
+def test_repeats_that_tell_chance_from_padding_all_run(spared, session):
+    begun = session.attempts
+
+    assert failures(attend("into dq", deterministic=None), PADDING) == {("padding", "padding", "dq")}
+    assert spared == {"padding": 1}
+    assert session.attempts == begun + 3 + 2 * 2 * REPEATS
+
+
+# --- what is found ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_read_of_padding_is_found_by_the_check_padding_alone(read):
+
+    assert failures(attend(read), PADDING) == {("padding", "padding", output) for output in READS[read]}
+    assert failures(attend(read), OTHERS) == set()
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_sparing_of_every_launch_would_hide_it(read, monkeypatch):
+    left, finish = {}, Repeating.on_finish
+
+    def keep(self, launch):
+        if self.watched.kept is not None:
+            left[launch.name] = [x.tensor.clone() for x in self.tensors]
+        finish(self, launch)
+
+    def spare(self, _function, launch, _meanings):
+        if self.watched.known is None:
+            return False
+        for argument, held in zip(self.tensors, left[launch.name], strict=True):
+            if not self._state(argument).is_input:
+                argument.tensor.copy_(held)
+        return True
+
+    monkeypatch.setattr(Repeating, "on_finish", keep)
+    monkeypatch.setattr(Repeating, "repeated", spare)
+
+    assert failures(attend(read), PADDING) == set()
