@@ -7,12 +7,17 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.backward_steps import changed
+from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.hypothesis import Semantics
 from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.readings.backward.formulas import Formula
 from flashverify.diagnosis.readings.backward.in_effect import gradients_in_effect
 from flashverify.diagnosis.readings.backward.moves import row_moves
+from flashverify.diagnosis.readings.backward.numbers import ONE
 from flashverify.diagnosis.readings.backward.sink_readings import sink_formulas
 from flashverify.diagnosis.readings.backward.sum_numbers import numbered_sums
 from flashverify.diagnosis.readings.backward.sum_readings import sum_formulas
+from flashverify.diagnosis.readings.backward.weight_variants import weight_variants
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain
 from tests.diagnosis.stepwise import assign, stepwise
@@ -79,6 +84,27 @@ def test_a_planted_effect_is_said(name):
     said = " | ".join((*gradients_in_effect(trials, scene), ""))
     assert words in said, said
     assert "for a reason that was not found" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        ("causal=top-left alibi=yes", Answer.CLEAR),
+        ("causal=top-left", Answer.CLEAR),
+        ("alibi=yes", Answer.CLEAR),
+        ("", Answer.SILENT),
+    ],
+)
+def test_the_mask_and_the_distances_of_another_row_are_one_mistake_on_cases_that_have_one_of_them(options, answer):
+    _, text, words = PLANTED["positions in a tile"]
+    option = next(each for each in weight_variants(look(Plain(), parse_case(text))) if each.words == words)
+    formula = Formula(output="dq", changed={"weights": option}, numbers=(ONE,) * 3)
+    claim = Claim(
+        Semantics(name=f"{words}: {options}", sentence="", build=lambda x: [formula.alternative(x)], outputs=("dq",))
+    )
+    scene = look(stepwise(at_start=positions_in_a_tile), parse_case(ROWS + options))
+
+    assert claim.answer(scene, frozenset({"dq"})) is answer
 
 
 SINKS = {

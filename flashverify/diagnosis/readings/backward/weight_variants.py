@@ -140,8 +140,8 @@ def _at_row(words: str) -> Value:
 
     def value(scene: Scene, s: Steps) -> Tensor | None:
         move, names = row_moves(scene).get(words), added_names(scene)
-        if move is None or not any(name in _BY_DISTANCE for name in names):
-            return None
+        if move is None or (scene.inputs.visible is None and not any(name in _BY_DISTANCE for name in names)):
+            return None  # nothing depends on the position
         z = s.z if scene.inputs.visible is None else logits(replace(scene.inputs, visible=None))
         for name, bias in zip(names, scene.inputs.biases, strict=True):
             if name in _BY_DISTANCE:
