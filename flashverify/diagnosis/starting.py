@@ -44,7 +44,9 @@ def and_the_first(trials: Trials, starts: list[Scene], first: Case | None) -> It
     It is run once the others gave no name, as it is often so large that it takes as long as tens of small ones.
     """
     yield from tuple(starts)
-    if first is None or trials.known(first) or (starts and trials.hindrance(first, _SHARE_FIRST)):
+    if first is None or any(first == start.case for start in starts):
+        return
+    if starts and not trials.known(first) and trials.hindrance(first, _SHARE_FIRST):
         return
     found = trials.scene(first)
     if found is not None and found.failures:
