@@ -10,7 +10,7 @@ from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.implication import implied
 from flashverify.diagnosis.looks import looks
-from flashverify.outputs import KERNELS
+from flashverify.outputs import BACKWARD, FORWARD, KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +24,7 @@ __all__ = [
     "UNWRITTEN",
     "agreed",
     "alike",
+    "heard",
     "named",
     "names",
     "one_form",
@@ -40,6 +41,8 @@ KEPT = "stale-"
 
 UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
+_SEEN, _WRONG = 2, 3
+"""How much a diagnosis says: what was seen, and what is wrong."""
 
 
 def named(finding: FindingRecord) -> bool:
@@ -70,6 +73,33 @@ def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
     else:
         clearer = second if len(second.also) < len(first.also) else first
     return msgspec.structs.replace(clearer, place=first.place)
+
+
+def heard(lead: FindingRecord, member: FindingRecord) -> Diagnosis | None:
+    """What the lead of two findings with one cause says from now on: what was found out of the member, where that says more.
+
+    A name, a reading and a model of rounding say what is wrong; that something is never written is what was seen, and a description is less.
+    What gradients look like says nothing of a wrong O or LSE.
+    """
+    own, other = lead.diagnosis, member.diagnosis
+    if lead.key.output in FORWARD and member.key.output in BACKWARD:
+        return own
+    if other is None or _says(own) >= min(_says(other), _WRONG):
+        return own
+    key = member.key
+    whose = f"So it is of {key.output} of {key.dtype} ({key.check}), which has the same cause."
+    return msgspec.structs.replace(
+        other, sentence=f"{other.sentence} {whose}", place=other.place if own is None else own.place
+    )
+
+
+def _says(found: Diagnosis | None) -> int:
+    """How much is said: nothing, what a failure looks like, what was seen, what is wrong."""
+    if found is None:
+        return 0
+    if found.name == UNWRITTEN:
+        return _SEEN
+    return _WRONG if found.name or found.evidence else 1
 
 
 def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:

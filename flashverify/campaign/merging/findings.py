@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.diagnoses import agreed, alike, same_defect
+from flashverify.campaign.causes.diagnoses import agreed, alike, heard, same_defect
 from flashverify.campaign.shrink.shrinker import measure
 from flashverify.case.text import parse_case
 from flashverify.judge.record import Folded
@@ -107,10 +107,12 @@ def _fold(cause: FindingRecord, record: FindingRecord) -> FindingRecord:
     diagnosis = cause.diagnosis
     if diagnosis is not None and record.diagnosis is not None and diagnosis.name and record.diagnosis.name:
         diagnosis = agreed(diagnosis, record.diagnosis)
+    else:
+        diagnosis = heard(cause, record)
     return msgspec.structs.replace(
         cause,
         folded=_all_folded(folded),
-        diagnosis=diagnosis or record.diagnosis,
+        diagnosis=diagnosis,
         seconds=min(cause.seconds, record.seconds),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.diagnoses import heard
 from flashverify.campaign.causes.needs import NOT_YET
 from flashverify.campaign.causes.reservoir import Reservoir
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
@@ -21,6 +22,7 @@ from flashverify.judge.record import FindingRecord, Folded, Summary
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
+    from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import CaseResult, Key
 
 __all__ = ["Tally", "first_record"]
@@ -62,6 +64,9 @@ class Tally(Counts):
         self.company = Company()
         self.counts: Counter[Key] = Counter()
         self._followed: set[Key] = set()  # buckets that were folded by a case on which they may only follow
+        self._lent: dict[
+            Key, Diagnosis | None
+        ] = {}  # by such a bucket what its lead said before it took the words of that
         self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
 
     @property
@@ -134,14 +139,19 @@ class Tally(Counts):
         case = member.case if member.confirmation.failed else member.first
         folded = Folded(key, case, member.verdict.message, why, count)
         self.owners |= {key: cause} | {each.key: cause for each in member.folded}
-        return self.replace(cause, folded=(*self.records[cause].folded, folded, *member.folded))
+        lead = self.records[cause]
+        said = heard(lead, member)
+        if said != lead.diagnosis and key in self._followed:
+            self._lent[key] = lead.diagnosis
+        return self.replace(cause, folded=(*lead.folded, folded, *member.folded), diagnosis=said)
 
     def _unfold(self, key: Key) -> FindingRecord:
         """A bucket that was folded is one of its own again; the finding that held it."""
         self._followed.remove(key)
         owner = self.owners.pop(key)
-        kept = tuple(folded for folded in self.records[owner].folded if folded.key != key)
-        return self.replace(owner, folded=kept)
+        lead = self.records[owner]
+        kept = tuple(folded for folded in lead.folded if folded.key != key)
+        return self.replace(owner, folded=kept, diagnosis=self._lent.pop(key, lead.diagnosis))
 
     def replace(self, key: Key, **changes: object) -> FindingRecord:
         """Change a finding."""

@@ -71,7 +71,7 @@ SOFTMAX = (
         after="score_gradient(p, dp, 0.0, see, part != FULL)",
         outputs=("dq",),
         modelled_on="the softmax Jacobian without its rank-one part",
-        semantics="delta-missing",
+        semantics="ds-is-dp",
     ),
     Mutant(
         name="masked_row_averages",
