@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import math
 import os
-import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -200,16 +199,11 @@ class _Bundled(CompilesAhead):
     ) -> Diagnosis:
         from flashverify.diagnosis.clock import Clock
         from flashverify.diagnosis.diagnose import PATIENCE, SECONDS, diagnose
-        from flashverify.diagnosis.state.telling import OF_ONE_CALL
 
-        begun = time.monotonic()
-        alone = (
-            afresh() if verdict.check in OF_ONE_CALL else None
-        )  # another process works at that: its time is not one of the diagnosis
-        limit = max(0.0, min(PATIENCE * SECONDS, seconds - (time.monotonic() - begun)))
+        limit = min(PATIENCE * SECONDS, seconds)
         work = min(SECONDS, limit)
         clock = Clock.ending(work, limit)
-        return diagnose(subject, case, verdict, first=first, seconds=work, clock=clock, afresh=lambda: alone)
+        return diagnose(subject, case, verdict, first=first, seconds=work, clock=clock, afresh=afresh)
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         from flashverify.diagnosis.attribution import attributed

@@ -110,14 +110,17 @@ def diagnose(
     found = first_scene(subject, case, verdict)
 
     asked = cache(afresh if verdict.check in OF_ONE_CALL else lambda: None)
+    ask_for_state = partial(of_a_later_call, subject, case, seconds, clock, first, afresh=asked)
+    of_a_later_one = cache(partial(attempted, "asking for state", ask_for_state, None))
 
-    def of_a_later_one() -> Diagnosis | None:
-        return of_a_later_call(subject, case, seconds, clock, first, afresh=asked)
+    def unless_kept(found: Diagnosis) -> Diagnosis:
+        """What is found, unless something is kept from earlier calls: what a fresh process shows too is no work of these."""
+        return found if asked() is True else of_a_later_one() or found
 
     if found is None:
         if gone(subject, case, verdict):
             return of_state(subject, case, verdict, None, number, end)
-        return attempted("asking for state", of_a_later_one, None) or told(subject, case, verdict)
+        return of_a_later_one() or told(subject, case, verdict)
     scene, failing = found
     place = place_of(scene, failing, verdict.output)
     if scene.case.launch != case.launch:
@@ -128,15 +131,11 @@ def diagnose(
         name = next(iter(failing))
         which = attempted("asking what is written", lambda: unwritten_places(trials, scene, name), "")
         return Diagnosis("not-written", f"{sentence[:-1]}: {which}." if which else sentence, place=place)
-    alone = asked() is True
-    kept = None if alone else attempted("asking for state", of_a_later_one, None)
-    if kept is not None:
-        return kept
     starts, remark = [], ""
     if work(scene.case) <= LARGEST:
         plain = with_zeros(trials, scene)
         if plain is None and (reached := padding_reaches(subject, scene.case)):
-            return Diagnosis(reached[0], sentence_of(reached[1]), place=place)
+            return unless_kept(Diagnosis(reached[0], sentence_of(reached[1]), place=place))
         start, remark = clearest(trials, plain or scene)
         starts = [start]
     larger = None if first == case else first
@@ -155,7 +154,7 @@ def diagnose(
         sentence = sentence_of(said)
         words, conditions = describing()
         evidence = f"The loads are watched; {shown} further cases show the same one."
-        return Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence)
+        return unless_kept(Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence))
     cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
     rounding = partial(_rounding, subject, list(cases), verdict, end, seconds)
     searches: tuple[_Search, ...] = (named, named_at_places)
@@ -172,18 +171,17 @@ def diagnose(
                 ruling = hearing.ruling(start, answer)
                 if ruling.answer is not None:
                     usual = ruling._replace(answer=_in_the_usual_part(trials, start, ruling.answer))
-                    return ruled_diagnosis(usual, start, place, remark)
+                    return unless_kept(ruled_diagnosis(usual, start, place, remark))
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
-            return named_diagnosis(*answered, place, remark)
+            return unless_kept(named_diagnosis(*answered, place, remark))
         if not large and plainly_wrong(trials, starts[0]):
             large = True
             trials.hold(_NAMED)
         if search is named and not remark and not large:
             precise = rounding()
     if precise is not None and precise.evidence:
-        return structs.replace(precise, sentence=precise.sentence + remark, place=place)
-    kept = attempted("asking for state", of_a_later_one, None) if alone else None
-    if kept is not None:  # a first call fails likewise: it has nothing of another one
+        return unless_kept(structs.replace(precise, sentence=precise.sentence + remark, place=place))
+    if (kept := of_a_later_one()) is not None:
         return kept
     trials.release(_READ)
     read = Readings()

@@ -1,13 +1,10 @@
 """What a diagnosis asks first: the time is short, and each question that is asked in vain takes some of it."""
 
-import time
-
 import pytest
 import torch
 
 import flashverify.diagnosis.diagnose as diagnosing
 import flashverify.diagnosis.precision.words as wording
-from flashverify.campaign.toolkit import bundled
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.diagnosis.clock import Clock
@@ -33,14 +30,21 @@ def failure(subject, text):
     return case, judge_case(subject, case, Plan.only("accuracy", case)).failures[0]
 
 
-@pytest.mark.parametrize(("alone", "asked"), [(True, []), (False, ["state"]), (None, ["state"])])
-def test_state_is_asked_about_after_names_where_a_fresh_process_fails_too(alone, asked, monkeypatch):
-    seen = []
-    monkeypatch.setattr(diagnosing, "of_a_later_call", lambda *_, **__: seen.append("state"))
+@pytest.mark.parametrize(
+    ("alone", "kept", "asked"),
+    [(True, True, []), (True, False, []), (False, True, ["state"]), (None, True, ["state"]), (None, False, ["state"])],
+)
+def test_state_is_asked_about_after_names_and_not_where_a_fresh_process_fails_too(alone, kept, asked, monkeypatch):
+    order, own = [], diagnosing.named
+    stale = diagnosing.Diagnosis("stale-scale", "The scale is that of the call before.")
+    monkeypatch.setattr(diagnosing, "named", lambda *each: order.append("name") or own(*each))
+    monkeypatch.setattr(
+        diagnosing, "of_a_later_call", lambda *_, **__: order.append("state") or (stale if kept else None)
+    )
     subject = unscaled()
     found = diagnose(subject, *failure(subject, FORWARD), seconds=60, afresh=lambda: alone)
 
-    assert (found.name, seen) == ("scale-missing", asked)
+    assert (found.name, order) == ("stale-scale" if kept and asked else "scale-missing", ["name", *asked])
 
 
 def test_what_has_no_name_is_still_asked_about_state_where_a_fresh_process_fails_too(monkeypatch):
@@ -51,27 +55,6 @@ def test_what_has_no_name_is_still_asked_about_state_where_a_fresh_process_fails
     subject = unscaled()
 
     assert diagnose(subject, *failure(subject, FORWARD), seconds=60, afresh=lambda: True) == said
-
-
-def test_a_fresh_process_is_waited_for_before_the_time_of_a_diagnosis_begins(monkeypatch):
-    order, begin = [], Clock.ending
-    monkeypatch.setattr(Clock, "ending", lambda *limits: order.append("clock") or begin(*limits))
-    subject = unscaled()
-    bundled.diagnose(subject, *failure(subject, FORWARD), seconds=60, afresh=lambda: order.append("process"))
-
-    assert order == ["process", "clock"]
-
-
-def test_no_time_is_left_where_the_fresh_process_took_it_all(monkeypatch):
-    now, limits, begin = [0.0], [], Clock.ending
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(Clock, "ending", lambda *each: limits.append(each) or begin(*each))
-    subject = unscaled()
-    case, verdict = failure(subject, FORWARD)
-    bundled.diagnose(subject, case, verdict, seconds=7, afresh=lambda: now.__setitem__(0, 4.0))
-    bundled.diagnose(subject, case, verdict, seconds=7, afresh=lambda: now.__setitem__(0, 40.0))
-
-    assert limits == [(3.0, 3.0), (0.0, 0.0)]
 
 
 def test_the_case_seen_first_is_run_where_the_smaller_one_gives_no_name():
