@@ -1,6 +1,7 @@
 """What a later call keeps of an earlier one gets the name of the thing that is kept."""
 
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -12,6 +13,7 @@ from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.state import calling, suspecting
+from flashverify.diagnosis.state import pairs as state_pairs
 from flashverify.diagnosis.state.naming import kept_from_earlier
 from flashverify.diagnosis.state.suspecting import of_a_later_call
 from flashverify.judge.verdict import Status, Verdict
@@ -161,7 +163,8 @@ def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     assert "(same shapes, with heads and channels that no call had before)" in found.sentence
 
 
-def test_a_first_call_that_fails_in_the_same_way_refutes_a_name():
+def test_a_first_call_that_fails_in_the_same_way_refutes_a_name(monkeypatch):
+    monkeypatch.setattr(state_pairs, "_NUMBERS", itertools.count())  # of some numbers the sizes leave lengths no say
     everything = planted(keys=lambda _, length: 1 << 20)  # past its length a row sees what the causal mask shows
     case = parse_case("fv1 seq_q=10 seq_k=32 dim_qk=8 dim_v=8 klen=31 causal=top-left backward=no")
     end = Clock().end(3.0)
