@@ -110,7 +110,7 @@ def diagnose(
     found = first_scene(subject, case, verdict)
 
     asked = cache(afresh if verdict.check in OF_ONE_CALL else lambda: None)
-    ask_for_state = partial(of_a_later_call, subject, case, seconds, clock, first, afresh=asked)
+    ask_for_state = partial(of_a_later_call, subject, case, seconds, clock, first, until=end, afresh=asked)
     of_a_later_one = cache(partial(attempted, "asking for state", ask_for_state, None))
 
     def unless_kept(found: Diagnosis) -> Diagnosis:

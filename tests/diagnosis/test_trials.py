@@ -54,7 +54,7 @@ def test_a_small_case_is_run_after_a_slow_large_one():
 
 
 def test_a_diagnosis_runs_nothing_after_its_time_and_says_what_it_has():
-    clock, begun = Steps(2.0), []
+    clock, begun = Steps(0.02), []
 
     def scale(self, problem):
         begun.append(clock.now)
@@ -65,7 +65,7 @@ def test_a_diagnosis_runs_nothing_after_its_time_and_says_what_it_has():
     begun.clear()
     found = diagnose(subject, CASE, verdict, seconds=10.0, clock=clock.clock())
     assert len(begun) > 1
-    assert max(begun) <= 12.0  # it was made at 2
+    assert max(begun) <= 10.0 + 3 * clock.step  # it was made at one step, and who runs a case looks at it first
     assert found.name == ""
     assert found.place
 

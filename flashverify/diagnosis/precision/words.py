@@ -89,6 +89,7 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: En
     if (
         verdict.check not in ("accuracy", "config", "relations")
         or case.batch * case.heads_q * case.seq_q * case.seq_k > LARGEST
+        or deadline.over
     ):
         return None
     first = look(subject, case)

@@ -95,6 +95,7 @@ def of_a_later_call(
     clock: Clock,
     first: Case | None = None,
     *,
+    until: End | None = None,
     afresh: Callable[[], bool | None] = lambda: None,
 ) -> Diagnosis | None:
     """What is kept where a failure of any other check is one of a later call; None where it is not.
@@ -108,30 +109,40 @@ def of_a_later_call(
         seconds: of the whole diagnosis, of which a share is used.
         clock: that counts them.
         first: a case that fails likewise, whose parts may allow sizes that nobody asked before where those of `case` do not.
+        until: after which no further call is made; None for what the shares of the time allow.
         afresh: whether a process whose first call this is fails in the same way; None where that is not known.
     """
-    end, alone = clock.end(_LOOKING * seconds), afresh() is True
+
+    def part(share: float) -> End:
+        return clock.end(share * seconds if until is None else min(share * seconds, until.left))
+
+    def over() -> bool:
+        return until is not None and until.over
+
+    end, alone = part(_LOOKING), afresh() is True
+    if over():
+        return None
     drawn = None if alone else draws_of_the_first_call(subject, case, end)
     if drawn is not None:
         return drawn
     if (advancing := advancing_draws(subject, case, end)) is not None:  # the first call may be at another number too
         return advancing
-    thing = None if alone else of_the_first_call(subject, case, end.within(_LOOKING * seconds / 2), certain=False)
-    if thing is not None:
+    thing = None if alone else of_the_first_call(subject, case, part(_LOOKING / 2), certain=False)
+    if thing is not None or over():
         return thing
-    found, end = None, clock.end(_LOOKING * seconds)
+    found, end = None, part(_LOOKING)
     if (what := follows_another(subject, case, end)) is not None:
-        found = of_the_call_before(subject, case, clock.end(_NAMING * seconds), likely=what)
+        found = of_the_call_before(subject, case, part(_NAMING), likely=what)
         if found is not None and found.name:
             return found
-        end = clock.end(_LOOKING * seconds)  # what goes by shapes may have a name
-    if alone:
+        end = part(_LOOKING)  # what goes by shapes may have a name
+    if alone or over():
         return found
-    end = end.after(_LOOKING * seconds / 2)  # however long it took to see that
+    end = max(end, part(_LOOKING / 2), key=lambda each: each.at)  # however long it took to see that
     for each in dict.fromkeys((case, first or case)):
         for wide in (False, True):
             if kind := suspected(subject, each, end, wide=wide):
-                limit = clock.end(_NAMING * seconds)
+                limit = part(_NAMING)
                 kept = kept_from_earlier(subject, each, kind, fresh_number(), limit, wide=wide)
                 return found if kept is None else kept
     return found
