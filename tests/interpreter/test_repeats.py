@@ -2,174 +2,43 @@
 
 import dataclasses
 import gc
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 import triton
-import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from flashverify.interpreter import Sanitizer, count, faithful, trace, watch
+from flashverify.interpreter import Sanitizer, count, faithful, trace
 from flashverify.interpreter import repeats as rules
-from flashverify.interpreter.layer import Launch, leaves
 from flashverify.interpreter.memory import Argument
 from flashverify.interpreter.repeats import Launches
-
-N = 8
-FACTOR = tl.constexpr(2.0)
-
-
-@triton.jit
-def doubled(x, out, n, TILE: tl.constexpr):
-    at = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    tl.store(out + at, 2.0 * tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def scaled(x, out, n, by, TILE: tl.constexpr):
-    at = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    tl.store(out + at, by * tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def by_global(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.store(out + at, tl.load(x + at, mask=at < n, other=0.0) * FACTOR, mask=at < n)
-
-
-@triton.jit
-def summed(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.atomic_add(out + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def swapped(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.atomic_cas(out, 0.0, 1.0)
-    tl.store(x + TILE + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def telling(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    values = tl.load(x + at, mask=at < n, other=0.0)
-    tl.device_print("values", values)
-    tl.store(out + at, values, mask=at < n)
-
-
-@triton.jit
-def telling_once(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.static_print("a tile of", TILE)
-    tl.store(out + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def asserting(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    values = tl.load(x + at, mask=at < n, other=0.0)
-    tl.device_assert(values < 100.0, "too large")
-    tl.store(out + at, values, mask=at < n)
-
-
-@triton.jit
-def refusing(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.store(out + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-    tl.static_assert(n == 0, "not of this length")
-
-
-@triton.jit
-def by_address(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    odd = (x.to(tl.int64) // 16 % 2).to(tl.float32)
-    tl.store(out + at, odd + tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def by_cast(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    bits = tl.load(x.to(tl.pointer_type(tl.int32)) + at, mask=at < n, other=0)
-    tl.store(out + at, bits.to(tl.float32, bitcast=True), mask=at < n)
-
-
-@triton.jit
-def undefined(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
-
-
-@triton.jit
-def unmasked(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, 2 * TILE)
-    tl.store(out + at, tl.load(x + at), mask=at < n)
-
-
-@triton.jit
-def clashing(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tl.store(out + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
-
-
-@triton.jit
-def blocked(x, out, n, TILE: tl.constexpr):
-    block = tl.make_block_ptr(x, (n,), (1,), (0,), (TILE,), (0,))
-    values = tl.load(block, boundary_check=(0,), padding_option="zero")
-    at = tl.arange(0, TILE)
-    tl.store(out + at, values, mask=at < n)
-
-
-@triton.jit
-def described(x, out, n, TILE: tl.constexpr):
-    at = tl.arange(0, TILE)
-    tile = tl.make_tensor_descriptor(x, (1, n), (TILE, 1), (1, TILE))
-    tl.store(out + at, tl.reshape(tile.load([0, 0]), (TILE,)), mask=at < n)
-
-
-@triton.jit
-def parted(x, out, n, TILE: tl.constexpr):
-    at = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    first = tl.load(x + tl.program_id(0) * TILE)
-    tl.store(out + at, 0.0 * at, mask=at < n)
-    if first > 0.0:
-        tl.store(out + at, tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
+from tests.interpreter.launched_again import (
+    N,
+    asserting,
+    blocked,
+    by_address,
+    by_cast,
+    clashing,
+    described,
+    doubled,
+    inputs,
+    launch,
+    parted,
+    refusing,
+    summed,
+    swapped,
+    telling,
+    telling_once,
+    twice,
+    undefined,
+    unmasked,
+)
 
 
 @pytest.fixture
 def session():
     with faithful(Sanitizer) as opened:
         yield opened
-
-
-def inputs():
-    x = torch.full((2 * N,), 7.0)
-    x[: N - 1] = torch.arange(1.0, N)
-    return x
-
-
-def poison(tensor):
-    return 0x7FA5A5A5 if tensor.dtype == torch.float32 else None
-
-
-def launch(session, kernel, x, out, *more, known, grid=1, **watched):
-    """Run a kernel: whether it did run, and what was reported."""
-    before = session.attempts + session.fallbacks.total()
-    at = {x.untyped_storage().data_ptr()}
-    with watch(**({"inputs": at, "poison": poison, "kept": known, "known": known} | watched)) as seen:
-        kernel[(grid,)](x, out, *(more or (N - 1,)), TILE=N // grid)
-    return session.attempts + session.fallbacks.total() > before, seen
-
-
-def twice(session, kernel, change=lambda x: None, **options):
-    """Whether a kernel runs again after a change of its input."""
-    known, x = Launches(), inputs()
-    out = torch.full((4 * N,), float("nan"))
-    assert launch(session, kernel, x, out, known=known, **options)[0]
-    change(x)
-    return launch(session, kernel, x, out, known=known, **options)[0]
 
 
 # --- launches that are spared -----------------------------------------------------------------------------------------
@@ -258,112 +127,6 @@ def test_a_zero_of_the_other_sign_has_the_launch_run(session):
     launch(session, doubled, x, torch.zeros(N), known=known)
 
     assert launch(session, doubled, -x, torch.zeros(N), known=known)[0]
-
-
-def test_another_argument_grid_or_layout_has_the_launch_run(session):
-    known, x = Launches(), torch.arange(4.0 * N)
-    launch(session, scaled, x, torch.zeros(4 * N), N, 2.0, known=known)
-
-    def runs(x, out, *more, **options):
-        return launch(session, scaled, x, out, *more, known=known, **options)[0]
-
-    out = torch.zeros(4 * N)
-    assert not runs(x, out, N, 2.0)
-    assert runs(x, out, N, 3.0)
-    assert runs(x, out, N, 2)
-    assert runs(x, out, N - 1, 2.0)
-    assert runs(x, out, N, 2.0, grid=2)
-    assert runs(x, out.double(), N, 2.0)
-    assert runs(x, torch.zeros(5 * N), N, 2.0)
-    assert runs(x, torch.zeros(8 * N)[::2], N, 2.0)
-    assert runs(torch.cat([x, x])[4 * N :], out, N, 2.0)
-
-
-def test_floats_are_told_apart_by_their_bits(session):
-    known, x = Launches(), torch.arange(float(N))
-    launch(session, scaled, x, torch.zeros(N), N, 0.0, known=known)
-    out = torch.zeros(N)
-
-    assert launch(session, scaled, x, out, N, -0.0, known=known)[0]
-    assert bool(out.signbit().all())
-    for _ in range(2):
-        assert launch(session, scaled, x, out, N, float("nan"), known=known)[0]
-
-
-def test_a_name_that_means_something_else_has_the_launch_run(session, monkeypatch):
-    known, x, out = Launches(), inputs(), torch.zeros(2 * N)
-    launch(session, by_global, x, out, known=known)
-    assert not launch(session, by_global, x, out, known=known)[0]
-
-    monkeypatch.setitem(globals(), "FACTOR", tl.constexpr(3.0))
-    launch(session, doubled, x, torch.zeros(2 * N), known=None)  # nobody takes the change for news of its own
-
-    assert launch(session, by_global, x, out, known=known)[0]
-    assert out[1] == 6.0
-
-
-def test_a_kernel_with_a_closure_runs():
-    power = 2.0
-
-    def function():
-        return power
-
-    assert rules.key_of(function, launch_of(x=1), ()) is None
-    assert rules.key_of(doubled.fn, launch_of(x=1), ()) is not None
-
-
-class Pair(NamedTuple):
-    first: int
-    second: int
-
-
-class Other(NamedTuple):
-    first: int
-    second: int
-
-
-class Inner(NamedTuple):
-    ptr: int
-
-
-def launch_of(grid=(1, 1, 1), **arguments):
-    return Launch("kernel", "", arguments, arguments, grid, tuple(leaves(arguments)), ())
-
-
-def test_keys_tell_launches_apart_that_do_other_things():
-    memory = np.zeros(64, np.float32)
-    one, other = torch.zeros(4), torch.zeros(4)
-    at = [torch.from_numpy(memory[n : n + 4]) for n in (0, 1)]
-    keys = [
-        rules.key_of(function, launch, ())
-        for function, launch in [
-            (doubled.fn, launch_of(x=1)),
-            (scaled.fn, launch_of(x=1)),
-            (doubled.fn, launch_of(x=True)),
-            (doubled.fn, launch_of(x=1, grid=(2, 1, 1))),
-            (doubled.fn, launch_of(x=one, out=one)),
-            (doubled.fn, launch_of(x=one, out=other)),
-            (doubled.fn, launch_of(x=at[0])),
-            (doubled.fn, launch_of(x=at[1])),
-            (doubled.fn, launch_of(x=(1, 2))),
-            (doubled.fn, launch_of(x=Pair(1, 2))),
-            (doubled.fn, launch_of(x=Other(1, 2))),
-            (doubled.fn, launch_of(x=Inner(1))),
-            (doubled.fn, launch_of(x=())),
-            (doubled.fn, launch_of(x=((),))),
-        ]
-    ]
-
-    assert None not in keys
-    assert len(set(keys)) == len(keys)
-
-
-def test_an_argument_of_an_unknown_kind_has_the_launch_run():
-    block = TensorDescriptor(torch.zeros(1, N), [1, N], [N, 1], [1, N])
-
-    assert rules.key_of(doubled.fn, launch_of(x=1, by=2.0, kind=tl.float32, n=None), ()) is not None
-    for unknown in (object(), doubled, block, (1, block), np.float32(1.0)):
-        assert rules.key_of(doubled.fn, launch_of(x=unknown), ()) is None
 
 
 @pytest.mark.parametrize("kernel", [summed, swapped, telling, telling_once, asserting, by_address, by_cast, undefined])
