@@ -25,6 +25,7 @@ __all__ = ["and_the_first", "clearest", "in_fp32", "smaller_with_a_launch", "wit
 _UNPADDED, _SHARE_UNPADDED = 6, 0.3
 """Cases with zeros for padding that must be right for a failure to be one of padding, and the share of the time for them."""
 _NOT_FINITE = ("nan", "inf", "-inf", "mixed")
+"""Paddings that reach what reads them though it multiplies them by 0."""
 _OTHER_VALUES = (81, 82)
 """Seeds of values, beside its own, that a case in fp32 is asked with."""
 

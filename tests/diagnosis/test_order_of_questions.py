@@ -13,6 +13,7 @@ from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings.elsewhere.rules import rules
 from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.starting import and_the_first
+from flashverify.diagnosis.state import suspecting
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.planted import Plain
 from tests.diagnosis.test_diagnosis import FORWARD, planted
@@ -45,6 +46,48 @@ def test_state_is_asked_about_after_names_and_not_where_a_fresh_process_fails_to
     found = diagnose(subject, *failure(subject, FORWARD), seconds=60, afresh=lambda: alone)
 
     assert (found.name, order) == ("stale-scale" if kept and asked else "scale-missing", ["name", *asked])
+
+
+def test_state_is_asked_about_within_the_time_of_a_diagnosis(monkeypatch):
+    limits, clock = [], Clock()
+    monkeypatch.setattr(diagnosing, "of_a_later_call", lambda *_, until, **__: limits.append(until))
+    subject = unscaled()
+    begun = clock()
+    diagnose(subject, *failure(subject, FORWARD), seconds=60, clock=clock)
+
+    assert [begun + 59 < limit.at < begun + 90 for limit in limits] == [True]
+
+
+@pytest.mark.parametrize("over", [0, 2, 4, 6])
+def test_no_call_is_made_about_state_after_that_time(over, monkeypatch):
+    """The questions about first calls, calls in between and kinds of pairs take two seconds each."""
+    now, asked = [0.0], []
+    clock = Clock(wall=lambda: now[0], starved=lambda: 0.0)
+
+    def question(name):
+        def ask(*_, **__):
+            asked.append((name, now[0]))
+            now[0] += 2.0
+
+        return ask
+
+    names = ("draws_of_the_first_call", "of_the_first_call", "follows_another", "suspected")
+    for name in (*names, "advancing_draws"):
+        monkeypatch.setattr(suspecting, name, question(name) if name in names else lambda *_: None)
+    case = parse_case(FORWARD)
+
+    assert suspecting.of_a_later_call(unscaled(), case, 60, clock, until=clock.end(over - 0.5)) is None
+    assert [name for name, _ in asked[:4]] == list(names[: over // 2])
+
+
+def test_the_shares_of_questions_about_state_end_with_the_diagnosis(monkeypatch):
+    ends, clock = [], Clock()
+    monkeypatch.setattr(suspecting, "suspected", lambda subject, case, end, **_: ends.append(end.at))
+    until = clock.end(1.0)
+    suspecting.of_a_later_call(unscaled(), parse_case(FORWARD), 600, clock, until=until)
+
+    assert ends
+    assert max(ends) <= until.at + 0.1
 
 
 def test_what_has_no_name_is_still_asked_about_state_where_a_fresh_process_fails_too(monkeypatch):
@@ -96,6 +139,18 @@ def test_no_model_of_rounding_is_asked_of_what_is_not_a_number(monkeypatch):
     case, verdict = failure(unscaled(), FORWARD)
 
     assert precision_words(subject, case, verdict, Clock().end(60)) is None
+
+
+def test_no_model_of_rounding_is_asked_after_its_time():
+    run, wrong = [], unscaled()
+    case, verdict = failure(wrong, FORWARD)
+
+    def forward(self, problem):
+        run.append(problem.case)
+        return wrong.forward(problem)
+
+    assert precision_words(planted(forward=forward), case, verdict, Clock().end(-1.0)) is None
+    assert run == []
 
 
 def test_a_tensor_that_fewer_heads_than_a_group_share_is_held_against_every_rule():

@@ -64,9 +64,7 @@ class Tally(Counts):
         self.company = Company()
         self.counts: Counter[Key] = Counter()
         self._followed: set[Key] = set()  # buckets that were folded by a case on which they may only follow
-        self._lent: dict[
-            Key, Diagnosis | None
-        ] = {}  # by such a bucket what its lead said before it took the words of that
+        self._lent: dict[Key, Diagnosis | None] = {}  # what a lead said before it took the words of such a bucket
         self.deadly: set[tuple[str, str]] = set()  # (spec, case) pairs that killed or hung a process
 
     @property

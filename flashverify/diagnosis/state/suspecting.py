@@ -127,7 +127,7 @@ def of_a_later_call(
         return drawn
     if (advancing := advancing_draws(subject, case, end)) is not None:  # the first call may be at another number too
         return advancing
-    thing = None if alone else of_the_first_call(subject, case, part(_LOOKING / 2), certain=False)
+    thing = None if alone or over() else of_the_first_call(subject, case, part(_LOOKING / 2), certain=False)
     if thing is not None or over():
         return thing
     found, end = None, part(_LOOKING)
