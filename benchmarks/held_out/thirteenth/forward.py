@@ -22,7 +22,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="    return tl.minimum(end, bits_start) if BITS & MASK else end\n",
         after="    return tl.minimum(end, bits_start) if BITS & MASK and not (UPPER & MASK) else end\n",
         outputs=_EVERY,
-        modelled_on="PaddlePaddle/FastDeploy#3514: a lower triangle that is taken to be unmasked: where a bitmap stands beside a causal mask or a right side of a window (and under a tree), forward, dQ and decoding do not read the bits of tiles of keys that lie wholly before the diagonal of the tile of rows, whose keys all count as shown; dK and dV ask the bits, with the LSE of the others; tiles at the diagonal, the first tile of rows, and a bitmap alone are right",
+        modelled_on="PaddlePaddle/FastDeploy#3514: a lower triangle that is taken to be unmasked: where a bitmap stands beside a causal mask or a right side of a window (and under a tree), forward, dQ and decoding do not read the bits of tiles of keys that lie wholly before the diagonal of the tile of rows, whose keys all count as shown; dK and dV ask the bits, with the LSE of the others; tiles that the diagonal cuts, and a bitmap alone, are right",
         needs=("bitmap", "causal"),
     ),
     Mutant(

@@ -23,7 +23,7 @@ DEFECTS: tuple[Mutant, ...] = (
         after="                ds = ds.to(tl.float8e5).to(tl.float32)\n"
         "                dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)  # [BLOCK_M, BLOCK_D]\n",
         outputs=("dq",),
-        modelled_on="precision: a backward in fp8, whose dS is cast to e5m2: dQ is the product of keys and dS with two bits behind the leading one, in every dtype; dbias and the gradient of a relative bias hold dS as it was, and dK, dV and the forward are right",
+        modelled_on="precision: a backward in fp8, whose dS is cast to e5m2: dQ is the product of keys and dS with two bits behind the leading one (those below 2^-17 are 0), in every dtype; dbias and the gradient of a relative bias hold dS as it was, and dK, dV and the forward are right",
         needs=("backward",),
     ),
     Mutant(
