@@ -104,7 +104,8 @@ def _piece(scene: Scene, *, begin: Which, number: int) -> Tensor:
     starts = sorted(set(first.flatten().tolist()))
     if not starts or number >= len(starts):
         return torch.zeros((), dtype=torch.bool)
-    return (first == starts[number])[:, None, None, :]
+    found: Tensor = (first == starts[number])[:, None, None, :]
+    return found
 
 
 def _of(z: Tensor, effect: Effect, keys: Which) -> Tensor:
