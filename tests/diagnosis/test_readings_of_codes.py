@@ -86,7 +86,9 @@ def of_heads(k, to):
             lambda _, k, v: (k, of_heads(v, lambda h, heads: h // heads)),
             ["V is read as (scale of kv head h // Hkv for query head h) * code"],
         ),
-        (lambda _, k, v: (of_heads(k, lambda h, heads: (5 * h) // 3 % heads), v), []),
+        pytest.param(
+            lambda _, k, v: (of_heads(k, lambda h, heads: (5 * h) // 3 % heads), v), [], marks=pytest.mark.slow
+        ),
     ],
     ids=["K", "V", "an order without a name"],
 )
