@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,6 +32,7 @@ class Reading:
         per: keys or rows of a group.
         lengths: `[B]`, the keys or rows that count in each sequence.
         name: of the format.
+        group: query heads for each of its heads.
     """
 
     codes: Tensor
@@ -44,6 +45,7 @@ class Reading:
     per: int
     lengths: Tensor
     name: str
+    group: int
 
     def value(
         self, *, numbers: Tensor | None = None, scale: Tensor | None = None, zero: Tensor | float | None = None
@@ -52,6 +54,11 @@ class Reading:
         used = self.scale if scale is None else scale.expand_as(self.scale)
         made = used * ((self.numbers if numbers is None else numbers) - (self.zero if zero is None else zero))
         return _finite(made), _finite(used)
+
+    def repeated(self, times: int) -> Reading:
+        """The same with every head so many times, side by side."""
+        names = ("codes", "stored", "numbers", "scale", "groups", "zero")
+        return replace(self, **{name: getattr(self, name).repeat_interleave(times, 1) for name in names})
 
     def of_groups(self, at: Tensor, part: str = "scale") -> Tensor:
         """The scales, or zero points, of the groups `at`, `[S]` or `[B, S]`, of each key or row."""
@@ -90,6 +97,7 @@ def operand_codes(problem: Problem, name: str) -> Reading:
             (problem.case.rows_inside if name == "q" else problem.case.keys_inside) or (length,) * batch
         ),
         name=how.codes,
+        group=1 if name == "q" else problem.case.heads_q // problem.case.heads_kv,
     )
 
 

@@ -62,6 +62,8 @@ _NAMED = 0.5
 """Share at whose end no further name is looked for where gradients are wrong by more than rounding, of which readings say more."""
 _HELD = 0.98
 """Share at whose end wrong elements are no longer held against every semantics."""
+_NOTHING_ELSE = 3.0
+"""Times the usual share that questions about earlier calls get where the case is right by itself, so that nothing else is asked."""
 _FATAL = ("crash", "hang", "exception")
 """Checks whose failures leave no outputs to explain."""
 _NONE = "No known wrong semantics explains it."
@@ -110,7 +112,8 @@ def diagnose(
     found = first_scene(subject, case, verdict)
 
     asked = cache(afresh if verdict.check in OF_ONE_CALL else lambda: None)
-    ask_for_state = partial(of_a_later_call, subject, case, seconds, clock, first, until=end, afresh=asked)
+    share = seconds if found is not None else _NOTHING_ELSE * seconds
+    ask_for_state = partial(of_a_later_call, subject, case, share, clock, first, until=end, afresh=asked)
     of_a_later_one = cache(partial(attempted, "asking for state", ask_for_state, None))
 
     def unless_kept(found: Diagnosis) -> Diagnosis:

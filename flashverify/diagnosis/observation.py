@@ -11,6 +11,7 @@ from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.backward_steps import changed
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
 from flashverify.diagnosis.references import backward_asked, forward_asked
+from flashverify.diagnosis.rough_gradients import has_far_gradients
 from flashverify.diagnosis.screening import is_far_off
 from flashverify.formats import DTYPES, FORMATS
 from flashverify.outputs import BACKWARD, FORWARD, output
@@ -161,8 +162,7 @@ class Scene:
         key = self._mask_key(alternative)
         if key is not None and (key, names) in self.known:
             return self.known[key, names]
-        plain = alternative.inputs is not None and alternative.finish is None
-        if plain and alternative.inputs is not None and is_far_off(self, self._truth_of(alternative.inputs), names):
+        if self._is_refuted(alternative, names):
             answer = False
         else:
             expected = self.expect(alternative, names)
@@ -173,6 +173,13 @@ class Scene:
         if key is not None:
             self.known[key, names] = answer
         return answer
+
+    def _is_refuted(self, alternative: Alternative, names: frozenset[str]) -> bool:
+        """Whether no bounds are needed to see that an output is not what `alternative` expects."""
+        inputs = alternative.inputs
+        if inputs is not None and names & set(FORWARD):
+            return is_far_off(self, self._truth_of(inputs), names, alternative.finish)
+        return has_far_gradients(self, alternative, names)
 
     def _mask_key(self, alternative: Alternative) -> bytes | None:
         """What tells alternatives apart that differ from the declared problem in their mask alone; None for others."""

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.diagnosis.expected import Expected
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
+    from flashverify.case.case import Case
+    from flashverify.diagnosis.hypothesis import Expectations, Finish
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Truth
 
-__all__ = ["is_far_off"]
+__all__ = ["is_far_off", "margin_of"]
 
 _MARGIN = {"fp32": 2.0**-7, "fp16": 2.0**-5, "bf16": 2.0**-3}
 """Share of the largest value of V, and of an LSE, that no bound of a benign case comes near."""
@@ -24,17 +27,22 @@ _LIKE = 8.0
 """How much larger than the declared LSE, and four times that, an LSE may be whose bounds are like the declared ones."""
 
 
-def is_far_off(scene: Scene, truth: Truth, names: frozenset[str]) -> bool:
+def is_far_off(scene: Scene, truth: Truth, names: frozenset[str], finish: Finish | None = None) -> bool:
     """Whether an element of O or of the LSE is off the value of `truth` by far more than a bound of its case could be.
 
     Nothing is said, which is False, of a case whose declared bounds are wide, of a wrong problem with much larger logits, of rows that see
     no key, and of elements about which nothing is asked.
+
+    Args:
+        scene: a run.
+        truth: of the wrong problem.
+        names: outputs.
+        finish: what changes the values of the forward.
     """
     asked = names & frozenset(FORWARD) & scene.right.keys()
     if not asked or "lse" not in scene.right:
         return False
-    case = scene.case
-    margin = _COARSE if case.precision == "tf32" and case.dtype == "fp32" else _MARGIN[case.dtype]
+    margin = margin_of(scene.case)
     if not _is_benign(scene, margin):
         return False
     lse, o = truth.exact_lse, truth.exact_o
@@ -45,17 +53,25 @@ def is_far_off(scene: Scene, truth: Truth, names: frozenset[str]) -> bool:
     if bool((lse[some].abs() > 4 * most + _LIKE).any()):
         return False
     height = float(truth.inputs.v.abs().amax()) if truth.inputs.v.numel() else 0.0
-    for name in asked:
-        got = scene.outputs[name] * (scene.unit if name == "lse" else 1.0)
-        value, where = (lse, some) if name == "lse" else (o, some.unsqueeze(-1))
-        allowed = margin * (1.0 + value.abs()) if name == "lse" else margin * height
-        far = ((got - value).abs() > allowed) & where & torch.isfinite(got)
-        if (free := scene.free.get(name)) is not None:
-            far = far & ~free
-        far = far & torch.isfinite(scene.right[name].total)
-        if bool(far.any()):
+    nowhere = torch.zeros((), dtype=torch.bool)
+    rough: Expectations = {}
+    for name, value, allowed in (("lse", lse, margin * (1.0 + lse.abs())), ("o", o, torch.tensor(margin * height))):
+        unit = scene.unit if name == "lse" else 1.0
+        seen = some if name == "lse" else some.unsqueeze(-1)
+        total = torch.where(seen, allowed / unit, torch.inf).expand_as(value)
+        rough[name] = Expected(value=value / unit, total=total, overflow=nowhere.expand_as(value))
+    rough = rough if finish is None else finish(rough)
+    for name in asked & rough.keys():
+        got = scene.outputs[name]
+        far = ~rough[name].holds(got, scene.free.get(name)) & torch.isfinite(got)
+        if bool((far & torch.isfinite(scene.right[name].total)).any()):
             return True
     return False
+
+
+def margin_of(case: Case) -> float:
+    """Share of what an output is summed from that no bound of a benign case comes near."""
+    return _COARSE if case.precision == "tf32" and case.dtype == "fp32" else _MARGIN[case.dtype]
 
 
 def _is_benign(scene: Scene, margin: float) -> bool:

@@ -6,7 +6,7 @@
 from flashverify.truth.exact import exact_values, float64_values
 from flashverify.truth.from_problem import inputs_of
 from flashverify.truth.inputs import Inputs
-from flashverify.truth.pair_sources import distances, kept_pairs, table_biases
+from flashverify.truth.pair_sources import distances, kept_pairs, random_words, table_biases
 from flashverify.truth.parts import of_keys, of_rows
 from flashverify.truth.taint import Clean, clean
 from flashverify.truth.values import Truth
@@ -23,5 +23,6 @@ __all__ = [
     "kept_pairs",
     "of_keys",
     "of_rows",
+    "random_words",
     "table_biases",
 ]

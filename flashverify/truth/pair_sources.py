@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from flashverify.truth.inputs import Pairs
 
-__all__ = ["buckets_of", "distances", "kept_pairs", "table_biases"]
+__all__ = ["buckets_of", "distances", "kept_pairs", "random_words", "table_biases"]
 
 
 def kept_pairs(
@@ -24,6 +24,15 @@ def kept_pairs(
         )
 
     return keep
+
+
+def random_words(
+    *, seed: int, offset: int, heads: int, sequence: torch.Tensor, row: torch.Tensor, key: torch.Tensor
+) -> torch.Tensor:
+    """The words of which dropout decides, int64 `[B, heads, Sq, Sk]`; arguments as in `kept_pairs`."""
+    import flashverify_oracles as oracles
+
+    return oracles.dropout_words(seed=seed, offset=offset, heads=heads, sequence=sequence, row=row, key=key)
 
 
 def distances(slopes: torch.Tensor, row: torch.Tensor, key: torch.Tensor) -> Pairs:

@@ -2,7 +2,7 @@
 
 from flashverify_oracles._results import Backward, Forward
 from flashverify_oracles.alibi import alibi
-from flashverify_oracles.dropout import dropout_keep
+from flashverify_oracles.dropout import dropout_keep, dropout_words
 from flashverify_oracles.exact import (
     ExactAttention,
     PrecisionExhausted,
@@ -23,6 +23,7 @@ __all__ = [
     "alibi",
     "backward",
     "dropout_keep",
+    "dropout_words",
     "exact_attention",
     "forward",
     "max_abs_difference",

@@ -14,17 +14,16 @@ _ROUNDS = 10
 def dropout_keep(*, seed: int, offset: int, p: float, heads: int, sequence: Tensor, row: Tensor, key: Tensor) -> Tensor:
     """The pairs that dropout with probability `p` keeps.
 
-    Pair (i, j) of head h in sequence b is kept if word `j mod 4` of Philox4x32-10 is at least `floor(p * 2**32)`, for the counter
-    `(j // 4, i, b * heads + h, offset)` and the key `(seed mod 2**32, seed // 2**32)`.
+    A pair is kept if its word is at least `floor(p * 2**32)`.
 
     Args:
-        seed: in [0, 2**64).
-        offset: in [0, 2**32).
+        seed: as `dropout_words` takes it.
+        offset: likewise.
         p: in [0, 1).
-        heads: number of query heads.
-        sequence: `[B, rows]` int64, number of the sequence of each row.
-        row: `[B, rows]` int64, number of the row within its sequence, in [0, 2**32).
-        key: `[B, keys]` int64, number of the key within its sequence, in [0, 2**34).
+        heads: as `dropout_words` takes it.
+        sequence: likewise.
+        row: likewise.
+        key: likewise.
 
     Returns:
         Bool `[B, heads, rows, keys]`.
@@ -33,10 +32,37 @@ def dropout_keep(*, seed: int, offset: int, p: float, heads: int, sequence: Tens
         TypeError: a position is not an int64 tensor.
         ValueError: a number is out of its range.
     """
+    if not 0 <= p < 1:
+        raise ValueError(f"p must be in [0, 1), got {p!r}")
+    words = dropout_words(seed=seed, offset=offset, heads=heads, sequence=sequence, row=row, key=key)
+    return words >= int(p * 2**32)
+
+
+def dropout_words(*, seed: int, offset: int, heads: int, sequence: Tensor, row: Tensor, key: Tensor) -> Tensor:
+    """The random word of each pair, of which dropout decides.
+
+    That of pair (i, j) of head h in sequence b is word `j mod 4` of Philox4x32-10 for the counter `(j // 4, i, b * heads + h, offset)`
+    and the key `(seed mod 2**32, seed // 2**32)`.
+
+    Args:
+        seed: in [0, 2**64).
+        offset: in [0, 2**32).
+        heads: number of query heads.
+        sequence: `[B, rows]` int64, number of the sequence of each row.
+        row: `[B, rows]` int64, number of the row within its sequence, in [0, 2**32).
+        key: `[B, keys]` int64, number of the key within its sequence, in [0, 2**34).
+
+    Returns:
+        int64 `[B, heads, rows, keys]`, in [0, 2**32).
+
+    Raises:
+        TypeError: a position is not an int64 tensor.
+        ValueError: a number is out of its range.
+    """
     for name, x in (("sequence", sequence), ("row", row), ("key", key)):
         if not isinstance(x, Tensor) or x.dtype != torch.int64:
             raise TypeError(f"{name} must be an int64 tensor, got {getattr(x, 'dtype', type(x).__name__)}")
-    for name, number, limit in (("seed", seed, 1 << 64), ("offset", offset, 1 << 32), ("p", p, 1)):
+    for name, number, limit in (("seed", seed, 1 << 64), ("offset", offset, 1 << 32)):
         if not 0 <= number < limit:
             raise ValueError(f"{name} must be in [0, {limit}), got {number!r}")
     # Four neighbouring keys share a counter: one evaluation for every four words.
@@ -51,7 +77,7 @@ def dropout_keep(*, seed: int, offset: int, p: float, heads: int, sequence: Tens
     )
     words = torch.stack(philox4x32(counter, (seed & _WORD, seed >> 32)), -1).flatten(-2)  # [B, heads, rows, 4 * U]
     column = (4 * place + key % 4)[:, None, None, :].expand(*words.shape[:3], key.shape[-1])
-    return words.gather(-1, column) >= int(p * 2**32)
+    return words.gather(-1, column)
 
 
 def philox4x32(

@@ -11,11 +11,13 @@ from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Claim
 from flashverify.diagnosis.conditions import in_words, parse
 from flashverify.diagnosis.features import case_features
+from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.learning import rules
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.places import region_of
 from flashverify.diagnosis.readings import readings
 from flashverify.diagnosis.related_cases import variants
+from flashverify.diagnosis.rough_gradients import has_far_gradients
 from flashverify.diagnosis.screening import is_far_off
 from flashverify.diagnosis.settings import other_settings, usual_settings
 from flashverify.diagnosis.starting import smaller_with_a_launch, with_usual_settings
@@ -27,6 +29,8 @@ from tests.diagnosis.packed_and_paged import paged
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import thorough_in
+
+BACKWARD = FORWARD.replace("backward=no ", "")
 
 PAGED = FORWARD.replace("seq_q=5 seq_k=7", "seq_q=1 seq_k=70") + "batch=2 page_size=16 "
 
@@ -165,16 +169,33 @@ def test_a_far_wrong_problem_is_refuted_without_bounds_and_a_right_one_never():
     assert is_far_off(scene, Truth(tripled, scene.case.dtype, scene.form), names)
 
 
+def test_far_gradients_are_refuted_without_bounds_and_right_ones_never():
+    scene = look(Plain(), parse_case(BACKWARD + "seed=2"))
+    names = frozenset({"dq", "dk", "dv"})
+    same = Alternative(inputs=observation.dataclasses.replace(scene.inputs))
+    tripled = Alternative(inputs=observation.dataclasses.replace(scene.inputs, scale=3 * scene.inputs.scale))
+    later = Alternative(given=lambda o, lse: (o, lse + 1.0))
+    halved = Alternative(inputs=same.inputs, finish=lambda x: x | {"dk": x["dk"].times(0.5)})
+
+    assert not has_far_gradients(scene, same, names)
+    assert all(has_far_gradients(scene, each, names) for each in (tripled, later, halved))
+    assert not has_far_gradients(scene, halved, names - {"dk"})
+
+
 MORE = ("batch=2 klen=7,4", "softcap=2 bias=full", "causal=top-left", "sink=yes alibi=yes")
 
 
 @pytest.mark.parametrize("more", thorough_in(MORE[2:], MORE))
 def test_answers_are_the_same_without_a_screening(more, monkeypatch):
-    subject, some = planted(scale=lambda _self, problem: 1.0), SEMANTICS[::7]
-    text = FORWARD + more
-    with_it = [Claim(each).answer(look(subject, parse_case(text))) for each in some]
-    monkeypatch.setattr(observation, "is_far_off", lambda *_: False)
-    assert [Claim(each).answer(look(subject, parse_case(text))) for each in some] == with_it
+    of_gradients = planted(backward_see=lambda _self, see: see.roll(1, -1) | see)
+    for subject, text in ((planted(scale=lambda _self, problem: 1.0), FORWARD), (of_gradients, BACKWARD)):
+        screened, plain = (look(subject, parse_case(text + more)) for _ in range(2))
+        assert screened.failures
+        with_it = [Claim(each).answer(screened) for each in SEMANTICS[::7]]
+        with monkeypatch.context() as without:
+            without.setattr(observation, "is_far_off", lambda *_: False)
+            without.setattr(observation, "has_far_gradients", lambda *_: False)
+            assert [Claim(each).answer(plain) for each in SEMANTICS[::7]] == with_it
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ def _row(x):
     return x.unsqueeze(-1)
 
 
+def _slope(s):
+    return 1 - torch.tanh(s.raw / s.cap) ** 2
+
+
 def _next_tile(x):
     return torch.cat([x[:, :, 16:], torch.zeros_like(x[:, :, :16])], 2)[:, :, : x.shape[2]]
 
@@ -63,6 +67,21 @@ PLANTED = {
             "dS in effect in dQ is 2 * P (dP - delta) in the last whole tile of 16 keys, where one that needs a mask follows,",
             "the product takes Q of the row at that place of the tile of 16 behind",
             "dsink has w / (1 + w) in place of w",
+        ),
+    ),
+    "the derivative of a softcap in some terms": (
+        CASE + "softcap=2 bias=full",
+        {
+            "at_heads": assign(
+                dq=lambda s: s.scale * ((s.p * (_slope(s) * s.dp - _row(s.delta))) @ s.k),
+                dk=lambda s: s.scale * ((s.p * (s.dp - 2 * _slope(s) * _row(s.delta))).mT @ s.q),
+            ),
+            "at_slope": assign(ds=lambda s: s.p * (_slope(s) * s.dp - _row(s.delta))),
+        },
+        (
+            "dS in effect in dQ is P cap' dP - P delta: delta is not multiplied by cap', the derivative of the softcap",
+            "dS in effect in dK is P dP - (2) P cap' delta: dP is not multiplied by cap'",
+            "dS in effect in dbias is P cap' dP - P delta: dP is multiplied by cap'",
         ),
     ),
     "delta weighed once more": (

@@ -6,6 +6,7 @@ import torch
 import tests.quantised.plain as quantised
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.readings.code_tables import code_tables
+from flashverify.diagnosis.readings.codes import codes_in_effect
 from flashverify.diagnosis.trials import Trials
 
 TEXT = "fv1 heads_q=2 heads_kv=2 dim_qk=16 dim_v=16 dtype=fp16 backward=no "
@@ -66,3 +67,34 @@ def said(monkeypatch, numbers, codes, held):
             given = getattr(scene.problem, name)
             given.copy_(torch.tensor(held, dtype=torch.uint8).repeat(given.shape[-1] // 2).view(given.dtype))
     return [each.words for each in code_tables(trials, scenes)]
+
+
+def of_heads(k, to):
+    """What query head h of as many again as there are kv heads takes of these."""
+    heads = k.shape[1]
+    return k[:, to(torch.arange(2 * heads), heads)]
+
+
+@pytest.mark.parametrize(
+    ("scales", "words"),
+    [
+        (
+            lambda _, k, v: (of_heads(k, lambda h, heads: h % heads), v),
+            ["K is read as (scale of kv head h % Hkv for query head h) * code"],
+        ),
+        (
+            lambda _, k, v: (k, of_heads(v, lambda h, heads: h // heads)),
+            ["V is read as (scale of kv head h // Hkv for query head h) * code"],
+        ),
+        pytest.param(
+            lambda _, k, v: (of_heads(k, lambda h, heads: (5 * h) // 3 % heads), v), [], marks=pytest.mark.slow
+        ),
+    ],
+    ids=["K", "V", "an order without a name"],
+)
+def test_a_scale_by_another_number_of_the_head_is_said(scales, words):
+    trials = Trials(quantised.plain("folded", scales=scales), 300)
+    text = TEXT.replace("heads_q=2 heads_kv=2", "heads_q=6 heads_kv=3") + "quantised=int8/head/varied "
+    scenes = [trials.scene(parse_case(f"{text}{size} seed={seed}")) for seed, size in enumerate(SIZES)]
+
+    assert [each.words for each in codes_in_effect(trials, scenes)] == words

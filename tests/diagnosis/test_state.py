@@ -81,6 +81,7 @@ def test_what_is_kept_is_named(name):
     assert found.name == name.split(" ", maxsplit=1)[0], found
     assert found.place
     assert "3 pairs" in found.evidence
+    assert "heads and channels that no call had before" not in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,11 @@ def attention(p, mode="operand", scales=None, shift=True, q_scales=None):
     Args:
         p: the problem.
         mode: `operand`, `narrow`, `folded`, `last` (folded, the scale of V on the result) or `fp8` (weights in e4m3).
-        scales: maps (view, scale of K, scale of V of each key) to the scales that are used.
+        scales: maps (view, scale of K, scale of V of each key) to the scales that are used, of kv heads or of query heads.
         shift: whether zero points are subtracted.
         q_scales: maps the scale of each row of a q in codes to the one that is used.
     """
     view, dtype = p.quantised(), p.q.dtype
-    group = p.q.shape[1] // view.k.shape[1]
     s_k, s_v = of_keys(view.k_scale, view), of_keys(view.v_scale, view)
     if scales is not None:
         s_k, s_v = scales(view, s_k, s_v)
@@ -58,7 +57,8 @@ def attention(p, mode="operand", scales=None, shift=True, q_scales=None):
         k, v = ((x.to(dtype) * s.to(dtype)).float() for x, s in ((k, s_k), (v, s_v)))
     if mode in ("operand", "narrow"):
         s_k = s_v = torch.ones_like(s_k)
-    k, v, s_k, s_v = (x.repeat_interleave(group, 1) for x in (k, v, s_k, s_v))
+    heads = p.q.shape[1]
+    k, v, s_k, s_v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v, s_k, s_v))
     z = q @ k.mT * p.scale * s_k.mT * s_q
     see = p.dense_mask()
     if see is not None:

@@ -76,6 +76,8 @@ def readings(trials: Trials, scene: Scene, output: str) -> Readings:
     if said:
         return _joined(said)
     said = unread_inputs(trials, scene) if names & forward else []  # of gradients alone masks are likelier
+    if not said and names & forward == {"lse"}:  # with a right O it is no matter of operands
+        said = [_said(words) for words in values_elsewhere(trials, scene, "lse")]
     if said:
         return _joined(said)
     of_forward = scenes_of(trials, scene, forward) if names & forward else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,7 @@ from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.code_reading import numbers_as, operand_codes
 from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.code_groups import of_groups
+from flashverify.diagnosis.readings.code_heads import of_query_heads, spread
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.said import Said, listed
 from flashverify.outputs import FORWARD
@@ -61,12 +62,14 @@ class _Formula:
     def value(self, mine: Reading, other: Reading) -> tuple[Tensor, Tensor] | None:
         """The values and their scales; None where the case has not what the formula is about."""
         parts = _SCALES[self.scale](mine, other), _NUMBERS[self.number](mine, other), _ZEROS[self.zero](mine, other)
-        scale, number, zero = parts
-        return (
-            None
-            if scale is None or number is None or zero is None
-            else mine.value(numbers=number, scale=scale, zero=zero)
+        if any(x is None for x in parts):
+            return None
+        heads, own = max(x.shape[1] for x in parts if x is not None), mine.scale.shape[1]
+        scale, number, zero = (
+            x if x is None or x.shape[1] == heads else x.repeat_interleave(heads // own, 1) for x in parts
         )
+        whole = mine if heads == own else mine.repeated(heads // own)
+        return whole.value(numbers=number, scale=scale, zero=zero)
 
 
 def codes_in_effect(trials: Trials, scenes: list[Scene]) -> list[Said]:
@@ -117,7 +120,8 @@ def _given(scene: Scene, names: tuple[str, ...], formula: _Formula) -> dict[str,
         found = formula.value(mine, other)
         if found is None:
             return None
-        if not torch.equal(found[0], mine.value()[0]):
+        declared = mine.value()[0]
+        if not torch.equal(found[0], declared.repeat_interleave(found[0].shape[1] // declared.shape[1], 1)):
             given |= {name: found[0], f"{name}_scale": found[1]}
     return given or None
 
@@ -127,7 +131,7 @@ def _near(scene: Scene, names: tuple[str, ...], formula: _Formula) -> bool:
     given = _given(scene, names, formula)
     if given is None:
         return False
-    inputs = replace(scene.inputs, **given)
+    inputs = spread(scene.inputs, given)
     if names != ("v",) or "weights" not in scene.memo:
         z = logits(inputs)
         weights = (z - z.logsumexp(-1, keepdim=True)).exp().nan_to_num(0.0, 0.0, 0.0)
@@ -135,7 +139,7 @@ def _near(scene: Scene, names: tuple[str, ...], formula: _Formula) -> bool:
             scene.memo["weights"] = weights
     else:
         weights = scene.memo["weights"]
-    made = weights @ inputs.v.double().repeat_interleave(scene.group, 1)
+    made = weights @ inputs.v.double().repeat_interleave(weights.shape[1] // inputs.v.shape[1], 1)
     wrong = scene.failures.get("o")
     if wrong is None:
         return True
@@ -147,7 +151,7 @@ def _is(scene: Scene, names: tuple[str, ...], formula: _Formula) -> bool:
     """Whether the outputs of the forward lie within the bounds under the formula."""
     given = _given(scene, names, formula)
     outputs = frozenset(FORWARD) & scene.outputs.keys()
-    return given is not None and scene.agrees(Alternative(inputs=replace(scene.inputs, **given)), outputs)
+    return given is not None and scene.agrees(Alternative(inputs=spread(scene.inputs, given)), outputs)
 
 
 def _at(axis: int, step: int, part: str) -> Part:
@@ -204,6 +208,7 @@ _ZEROS: dict[str, Part] = {
     "(the zero point + 1)": lambda mine, beside: mine.zero + 1,
     **_places("zero", "zero point"),
     **of_groups("zero", "zero point"),
+    **of_query_heads("zero", "zero point"),
 }
 _SCALES: dict[str, Part] = {
     "scale": lambda mine, beside: mine.scale,
@@ -214,4 +219,5 @@ _SCALES: dict[str, Part] = {
     "(1 / scale)": lambda mine, beside: torch.where(mine.scale > 0, 1.0 / mine.scale, 0.0),
     **_places("scale", "scale"),
     **of_groups("scale"),
+    **of_query_heads("scale"),
 }

@@ -31,6 +31,8 @@ _SOME = 0.6
 _FAILING = 4
 _LOW_CAPS = ((1.0, 18, 34), (2.0, 5, 60))
 """Softcaps beside which usual logits are neither small nor large, with rows and keys that are added."""
+_PROBABILITIES = (0.3, 0.7)
+"""Of dropout, where another one is asked about."""
 _TIMES = 1.37
 """The usual scale, where another one is asked about."""
 LARGEST_READ = 50_000
@@ -47,7 +49,7 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     They differ in their seeds, and the first ones in their sizes.
     """
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
-    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts, _bent, _rescaled))
+    more = (make(trials.subject, scene.case) for make in (_dropped, _large, _launched, _in_parts, _bent, _rescaled))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
     rest = chain(_set_otherwise(trials.subject, scene.case), rest)
     run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
@@ -62,6 +64,9 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
             if each not in found and (not size or (each.case.seq_q, each.case.seq_k, each.case.heads_q) not in sizes):
                 found.append(each)
     found = found[:_FAILING]
+    found[1:1] = {
+        s.case.dropout: s for s in failing if s.case.dropout != scene.case.dropout and s not in found
+    }.values()
     if failing:
         large = [max(failing, key=of) for of in (_keys, _rows, _parts, _group, _others)]
         otherwise = [s for s in failing if _options(s.case) != _options(scene.case)]
@@ -119,6 +124,14 @@ def _bent(subject: Subject, case: Case) -> Iterator[Case]:
         low = replace(case, logits=replace(case.logits, softcap=cap))
         found = grown(low, rows, keys, regime="normal", seed=187 + rows, dim=32)
         if found is not None and subject.supports.refusal(found) is None:
+            yield found
+
+
+def _dropped(subject: Subject, case: Case) -> Iterator[Case]:
+    """Cases with other probabilities of dropout: half of a draw's values looks like one of its bits."""
+    for p in _PROBABILITIES if case.dropout else ():
+        found = grown(case, 8, 24, regime="normal", seed=193, dropout=p)
+        if found is not None and p != case.dropout and subject.supports.refusal(found) is None:
             yield found
 
 

@@ -16,8 +16,11 @@ from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from flashverify.case.case import Case
     from flashverify.diagnosis.clock import End
+    from flashverify.diagnosis.state.pairs import Pair
     from flashverify.subjects.interface import Subject
 
 __all__ = ["kept_from_earlier"]
@@ -124,13 +127,24 @@ def _of_earlier_calls(subject: Subject, case: Case, found: _Found) -> list[Candi
     fresh = pairs(subject, case, found.kind, fresh_number(), wide=found.wide)
     alike = (pair for pair in fresh if (pair.what, pair.turned) in shown)
     left, right = found.candidates, 0
-    for pair in islice(alike, _ASKED):
+    for pair in islice(_of_new_shapes(alike), _ASKED):
         alone, both = in_reverse(subject, pair)
         right += 0 if alone is None else -1 if alone.failures else 1
         if both is not None:
             explained = fitting(tuple(left), subject, both, found.scope)
             left = [candidate for candidate in left if candidate not in explained]
     return left if right > 0 or found.wide else []
+
+
+def _of_new_shapes(pairs_of_one_kind: Iterable[Pair]) -> Iterator[Pair]:
+    """The first pair of each size: what goes by shapes was kept of that when the second one is asked."""
+    seen: set[tuple[int, ...]] = set()
+    for pair in pairs_of_one_kind:
+        case = pair.later
+        shape = case.batch, case.heads_q, case.heads_kv, case.seq_q, case.seq_k, case.dim_qk, case.dim_v
+        if shape not in seen:
+            seen.add(shape)
+            yield pair
 
 
 def _first_fitting(subject: Subject, each: Called) -> tuple[frozenset[str], list[Candidate]] | None:

@@ -74,7 +74,8 @@ def gradients_in_effect(trials: Trials, scene: Scene, *, briefly: bool = False) 
     Args:
         trials: runs of the subject.
         scene: a failing one.
-        briefly: whether the first case that shows enough wrong pairs is asked alone, and nothing is said unless every wrong output is explained.
+        briefly: whether the first case that shows enough wrong pairs is asked alone, and nothing is said unless every wrong output is
+            explained, or where pairs are missing or hidden ones there, and nothing else is wrong.
     """
     scene = _widest(trials, scene)
     outputs = [name for name in _READ if name in scene.failures]
@@ -95,6 +96,8 @@ def gradients_in_effect(trials: Trials, scene: Scene, *, briefly: bool = False) 
         new = [Reading(effect, name) for name in outputs if name not in found and name in effect.read]
         readings += new
         telling += any(reading.telling for reading in new)
+        if briefly and all(reading.in_part == 0 for reading in new if reading.telling) and telling:
+            return ()  # pairs are there or not: what counts masks says which
         for reading in new:
             _take(found, trials, scene, reading, formulas)
         if len(found) == len(outputs) or telling == (1 if briefly else _ASKED):

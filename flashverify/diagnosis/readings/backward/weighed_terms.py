@@ -1,4 +1,4 @@
-"""dS whose terms, that of dP, that of delta and that of dLSE, are multiplied by other weights than P, or not all by the same ones."""
+"""dS whose terms, that of dP, that of delta and that of dLSE, have other weights than P, or not all the derivative of the softcap."""
 
 from __future__ import annotations
 
@@ -50,6 +50,9 @@ _OTHERS = (
     _Weight("1 / (the keys that the row sees) ", lambda _scene, s: s.see / s.see.sum(-1, keepdim=True).clamp(min=1)),
     _Weight("P^T", lambda _scene, s: s.p.mT if s.p.shape[2] == s.p.shape[3] else None),
 )
+_CAPPED = _Weight("P cap'", lambda _scene, s: s.p * s.slope)
+_OF_CAP = (_CAPPED, _P, _Weight("P cap'^2", lambda _scene, s: s.p * s.slope**2))
+"""Weights with the derivative of the softcap once, not at all and twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,14 +61,21 @@ class WeighedTerms(Formula):
 
     Attributes:
         of: the weights of dP, delta and dLSE.
+        capped: whether the weights alone have the derivative of the softcap, that does not multiply the sum of the terms then.
     """
 
     of: tuple[_Weight, _Weight, _Weight] = (_P, _P, _P)
+    capped: bool = False
 
     @property
     def cost(self) -> float:
         """How far it is from what is declared."""
-        return len({each.symbol for each in self.of if each is not _P}) + super(WeighedTerms, self).cost
+        return len({each.symbol for each in self.of if each is not self._own}) + super(WeighedTerms, self).cost
+
+    @property
+    def _own(self) -> _Weight:
+        """The declared weight of every term."""
+        return _CAPPED if self.capped and self.output != "dbias" else _P
 
     def columns(
         self,
@@ -88,7 +98,7 @@ class WeighedTerms(Formula):
         terms = ((s.dp, s.dp_size), (-row, s.delta_size.unsqueeze(-1)), (dlse, dlse.abs()))
         values = [pick(w * x) for w, (x, _) in zip(weights, terms, strict=True)]
         sizes = [pick(torch.maximum(w.abs(), s.p) * x) for w, (_, x) in zip(weights, terms, strict=True)]
-        slope = torch.ones_like(s.p) if self.output == "dbias" else s.slope
+        slope = torch.ones_like(s.p) if self.capped or self.output == "dbias" else s.slope
         return Columns(values, sizes, pick(slope))
 
     def alternative(self, scene: Scene) -> Alternative | None:
@@ -105,18 +115,25 @@ class WeighedTerms(Formula):
             size = torch.maximum(torch.stack(weights).abs().amax(0), s.p)
             if self.output == "dbias":
                 return replace(s, p=size, ds=s.formula(), dbias_ds=total)
-            return replace(s, p=size, ds=total)
+            return replace(s, p=size, ds=total, slope=torch.ones_like(s.slope) if self.capped else s.slope)
 
         return Alternative(steps=steps)
 
     def differences(self) -> list[str]:
         """What is not as declared, a sentence each without its full stop."""
+        terms = [x for x in zip(_NAMES, self.of, strict=True) if x[1] is not self._own]
+        if self.capped:
+            often = dict(zip((each.symbol for each in _OF_CAP), ("", "not ", "twice "), strict=True))
+            found = [
+                f"{name} is {often[each.symbol]}multiplied by cap', the derivative of the softcap"
+                for name, each in terms
+            ]
+            return found + Formula.differences(self)
         found = [
             f"{name} is multiplied by {each.symbol.strip(', ')}, not by P"
             if each.symbol
             else f"{name} is not multiplied by P"
-            for name, each in zip(_NAMES, self.of, strict=True)
-            if each is not _P
+            for name, each in terms
         ]
         return found + Formula.differences(self)
 
@@ -141,3 +158,7 @@ def weighed_terms(output: str, scene: Scene, s: Steps) -> Iterator[WeighedTerms]
         for third in thirds:
             if not first is second is third is _P:
                 yield WeighedTerms(output=output, numbers=(ONE,) * 3, of=(first, second, third))
+    for first, second in product(_OF_CAP, repeat=2) if scene.inputs.softcap else ():
+        for third in _OF_CAP if scene.inputs.dlse is not None else dict.fromkeys((second, first)):
+            if not first is second is third:  # of the same ones there are variants of the derivative
+                yield WeighedTerms(output=output, numbers=(ONE,) * 3, of=(first, second, third), capped=True)

@@ -95,6 +95,10 @@ def _of_heads() -> Iterator[Rule]:
         "the head that the order (member, kv head) gives",
         lambda h, at: h % _kv_heads(at) * at.group + h // _kv_heads(at),
     )
+    yield _head(
+        "the head that the order (kv head, member) gives, read where heads stand by (member, kv head)",
+        lambda h, at: h % at.group * _kv_heads(at) + h // at.group,
+    )
     yield _head("the head in reverse order", lambda h, at: at.sizes[1] - 1 - h)
     yield _head(
         "the member of its group in reverse order", lambda h, at: h - h % at.group + at.group - 1 - h % at.group
@@ -129,6 +133,10 @@ def _of_lines() -> Iterator[Rule]:
         yield _line(f"the first {{line}} of its {step}", lambda i, _, n=step: i - i % n)  # type: ignore[misc]
         yield _line(f"the last {{line}} of its {step}", lambda i, _, n=step: i - i % n + n - 1)  # type: ignore[misc]
         yield _line(f"the {{line}} in reverse order among its {step}", lambda i, _, n=step: i + n - 1 - 2 * (i % n))  # type: ignore[misc]
+        words = f"the {{line}} at the same place of its tile of {step}, tiles counted from the last one"
+        yield _line(words, lambda i, at, n=step: ((at.sizes[2] - 1) // n - i // n) * n + i % n)  # type: ignore[misc]
+        yield _line(f"{{line}} i + {step}, the first ones after the last", lambda i, at, n=step: (i + n) % at.sizes[2])  # type: ignore[misc]
+        yield _line(f"{{line}} i - {step}, the last ones before the first", lambda i, at, n=step: (i - n) % at.sizes[2])  # type: ignore[misc]
     for step in (1, 2, 4, 8, 16, 32, 64):
         yield _line(f"{{line}} i ^ {step}", lambda i, _, n=step: i ^ n)  # type: ignore[misc]
 

@@ -36,6 +36,8 @@ _CLEAR = 0.25
 """The bound at the other place is at most so much of what tells the two values apart, on half of the elements."""
 _SAID = 2
 """Rules that are said where no case tells them apart."""
+_FEW = 8
+"""Elements that clearly hold the value of the other place, from which on a case tells something where most places do not exist."""
 _SHARE = 0.95
 
 
@@ -82,9 +84,13 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
         scene, wrong = next(_having(trials, output), (scene, None))
     if wrong is None:
         return ()
-    left = [_Fit(source, rule) for source, rule in _candidates(scene, output) if _holds(scene, source, rule, wrong)]
-    for fit in left:
-        fit.covered = _covered(fit.rule, wrong)
+    left = []
+    for source, rule in _candidates(scene, output):
+        answer = _holds(scene, source, rule, wrong)
+        if answer:
+            left.append(_Fit(source, rule, covered=_covered(rule, wrong)))
+        elif answer is None and _covered(rule, wrong):  # few of its places exist here: another case has to hold as well
+            left.append(_Fit(source, rule, held=-1))
     for other in _further(trials, scene, output) if left else ():
         again = _wrong_of(other, output)
         if again is None:
@@ -94,10 +100,11 @@ def values_elsewhere(trials: Trials, scene: Scene, output: str) -> tuple[str, ..
             for fit, answer in zip(left, answers, strict=True):
                 fit.launches |= answer is False
             continue
+        for fit, answer in zip(left, answers, strict=True):
+            if answer:
+                fit.held += 1
+                fit.covered = min(fit.covered, _covered(fit.rule, again))
         left = [fit for fit, answer in zip(left, answers, strict=True) if answer is not False]
-        for fit in (fit for fit in left if _covered(fit.rule, again) >= _DEFINED):
-            fit.held += 1
-            fit.covered = min(fit.covered, _covered(fit.rule, again))
         if not left:
             return ()
     told = sorted((fit for fit in left if fit.held >= _NEEDED), key=lambda fit: -fit.covered)
@@ -216,11 +223,12 @@ def _all_hold(expected: Expected, name: str, rule: Rule, wrong: _Wrong) -> bool 
     got, right = wrong.got[inside], wrong.right[inside]
     if not bool(((got == value) | ((got - value).abs() <= total)).all()):
         return False
-    if float(inside.double().mean()) < _DEFINED:
-        return None
     clear = (total <= _CLEAR * (value - right).abs()) | ((got == value) & (total == 0))
     clear &= torch.isfinite(value) & (value != 0)  # 0 and -inf stand at every place without keys
-    return float(clear.double().mean()) >= _DEFINED
+    share = float(clear.double().mean()) if len(clear) else 0.0
+    if float(inside.double().mean()) < _DEFINED:
+        return True if share >= _DEFINED and int(clear.sum()) >= _FEW else None
+    return share >= _DEFINED
 
 
 def _said(output: str, fit: _Fit, *, nan: bool) -> str:

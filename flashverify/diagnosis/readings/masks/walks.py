@@ -102,6 +102,7 @@ def walked(scene: Scene, output: str) -> Iterator[Extent]:
             f"tiles of {size} keys that begin at key number Sq or behind it",
             partial(lambda s, t: key_of(s) // t * t >= s.at.rows[:, None, :, None], t=size),
         )
+        yield from _by_numbers(size)
     axes = (True,) if output in ("o", "dq") else (False, True)
     for keys in axes:
         group = scene.group if keys else 1
@@ -112,6 +113,32 @@ def walked(scene: Scene, output: str) -> Iterator[Extent]:
                     for words, tiles in tiles_in_words:
                         said = _worded(words, size, which(t, keys=keys, packed=packed), keys=keys)
                         yield _extent(said, tiles, keys, t, size, packed)
+
+
+def _by_numbers(size: int) -> Iterator[Extent]:
+    """Tiles of `size` keys that a walk leaves out whose limit is a number of a row, not its position, or the width of the other tile."""
+    yield Extent(
+        f"tiles of {size} keys that begin behind the number of the last row of the row's tile of {size}",
+        lambda s: key_of(s) // size * size >= (_row_of(s) // size + 1) * size,
+    )
+    for t in (each for each in TILES if each != size):
+        yield Extent(
+            f"tiles of {size} keys that begin behind the last key that row {size - 1} of the row's tile of {t} rows sees, row 0 being the first",
+            partial(lambda s, t: key_of(s) // size * size > _row_of(s) // t * t + size - 1 + _edge_of(s), t=t),
+        )
+
+
+def _row_of(scene: Scene) -> Tensor:
+    """`[B, 1, Sq, 1]`, the number of each row in its sequence."""
+    return scene.at.row[:, None, :, None]
+
+
+def _edge_of(scene: Scene) -> Tensor:
+    """`[B, 1, Sq, 1]`, the last key that the diagonal, or the right side of a window, lets a row see, less the number of the row."""
+    mask = scene.case.mask
+    right = None if mask.window is None else mask.window[1]
+    sides = [side for side in (0 if mask.causal else None, right) if side is not None]
+    return (scene.at.shift + min(sides, default=FAR))[:, None, :, None].expand(_row_of(scene).shape)
 
 
 def _worded(words: str, size: int, of: str, *, keys: bool) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.readings.fresh import tested_on
 from flashverify.diagnosis.readings.masks.right_cases import right_scenes
 from flashverify.diagnosis.readings.said import Said
 from flashverify.diagnosis.readings.weights.dependences import logits_depend, sums_depend
+from flashverify.diagnosis.readings.weights.draw_limits import draw_limits
 from flashverify.diagnosis.readings.weights.effect import Effect, declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.gone_rows import which_are_gone
 from flashverify.diagnosis.readings.weights.limited_sums import limited_sum
@@ -110,8 +112,9 @@ def _model(trials: Trials, wrong: list[Effect]) -> list[Row] | None:
     found: list[list[Row]] = []
     most = max(wrong, key=lambda each: each.scene.case.seq_k)
     least = min(wrong, key=lambda each: work(each.scene.case))  # draws are tried on small cases alone
+    limits = chain.from_iterable(draw_limits(each) for each in wrong)
     for start in dict.fromkeys((wrong[0], most, wrong[1], least)):
-        for model in proposals(start):
+        for model in chain(limits, proposals(start)):
             tried += 1
             if tried > _PROPOSED or len(found) > _FITTING or not trials.within():
                 return found[0] if found else None

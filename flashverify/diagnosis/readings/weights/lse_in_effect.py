@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from flashverify.diagnosis.readings.said import Said
+from flashverify.diagnosis.readings.weights.lse_parts import lse_of_parts
 from flashverify.diagnosis.readings.weights.masses import masses, sum_of
 from flashverify.diagnosis.readings.weights.means import lse_term
 from flashverify.diagnosis.readings.weights.models import GONE
@@ -69,6 +70,8 @@ def lse_words(rows: list[Row]) -> list[Said]:
         return [term]
     if (found := _linear(having)) is not None:
         return [found]
+    if parts := lse_of_parts([(row.effect, row.logits) for row in having]):
+        return [Said(f"the LSE {parts}", cases)]
     if (some := _in_some_rows(having)) is not None:
         return [some]
     far = all(row.effect.lse_far(-row.shift) and row.effect.lse_far(row.effect.scene.truth.exact_lse) for row in having)
