@@ -21,11 +21,13 @@ class Lanes(NamedTuple):
         argument: the tensor.
         places: see `Argument.places`; of the first lane of each row, where there are rows.
         width: lanes of a row, which follow each other in memory; 0 where `places` are those of single lanes.
+        whole: whether no lane is known to be masked off.
     """
 
     argument: Argument
     places: Any
     width: int = 0
+    whole: bool = False
 
     def taken(self, words: Any) -> Any:
         """The elements of the lanes; anything in lanes that are outside the tensor, which are masked off.
@@ -37,7 +39,7 @@ class Lanes(NamedTuple):
             return words.take(self.places.view(np.int64), mode="clip")
         count = words.size - self.width + 1
         rows = np.ndarray((count, self.width), words.dtype, words, 0, words.strides * 2)
-        return rows[np.minimum(np.maximum(self.places, 0), count - 1)]
+        return rows[self.places if self.whole else np.minimum(np.maximum(self.places, 0), count - 1)]
 
 
 def lanes_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
@@ -56,14 +58,15 @@ def lanes_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
         and argument.extent >= width
         and (first := ptrs.first_column()) is not None
     ):
-        starts = rows + first
-        kept = starts if np.count_nonzero(keep) == keep.size else starts[np.broadcast_to(keep, starts.shape)]
+        starts = rows + first if first else rows
+        whole = np.count_nonzero(keep) == keep.size
+        kept = starts if whole else starts[keep if keep.shape == starts.shape else np.broadcast_to(keep, starts.shape)]
         if not kept.size or (
-            np.minimum.reduce(kept, axis=None) >= 0
-            and np.maximum.reduce(kept, axis=None) <= argument.extent - width
+            np.maximum.reduce(kept.view(np.uint64), axis=None)
+            <= argument.extent - width  # one before the tensor is beyond
             and (argument.own is None or argument.owns_rows(kept, width))
         ):
-            return Lanes(argument, starts[..., 0], width)
+            return Lanes(argument, starts[..., 0], width, whole)
     places = rows + ptrs.offsets.astype(np.int64, copy=False)
     strange = argument.strange(places.view(np.uint64))
     return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None

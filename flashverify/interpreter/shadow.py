@@ -66,7 +66,9 @@ class Shadow:
         own = np.broadcast_to(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
-        clash = (before != 0) & (before != own)
+        clash = np.zeros(before.shape, bool)
+        if np.count_nonzero(before):
+            clash = (before != 0) & (before != own)
         if np.count_nonzero(clash):
             clash[clash] = self._order.apart(before[clash], own[clash])
         if atomic:
