@@ -11,7 +11,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter.blocks import Descriptor
 from flashverify.interpreter.formats import numpy_dtype
-from flashverify.interpreter.groups import NUMBERS
+from flashverify.interpreter.groups import NUMBERS, kind_of
 from flashverify.interpreter.hooks import handle, stock, tl
 from flashverify.interpreter.layer import leaves
 from flashverify.interpreter.records import Record, contents
@@ -38,6 +38,7 @@ class Binding:
         tensors: those among them, each with its pointer.
         held: forms of the tuples with names among them, see `keys.hold`.
         rest: made arguments whose forms are in none of these.
+        kinds: of the arguments, see `groups.kind_of`; a tuple that is known stands for what it holds.
     """
 
     def __init__(self, signature: Signature, pointers: dict[Any, Any]) -> None:
@@ -46,19 +47,24 @@ class Binding:
         self.tensors: list[tuple[str, torch.Tensor, Any]] = []
         self.held: dict[int, tuple[Any, int, list[Any]]] = {}
         self.rest: list[Any] = []
+        self.kinds: list[Any] = []
 
     def argument(self, name: str, value: Any) -> Any:
         """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float."""
+        first = len(self.leaves)
         if name in self._signature.constexprs:
+            made = value
             self.leaves += leaves({name: value})
-            return value
-        if value.__class__ not in NUMBERS and isinstance(value, tuple):
-            made = self._record(name, value)
-            if made is None:
-                made = self._made(name, value)
-                self.rest.append(made)
-            return made
-        return self._made(name, value)
+        elif value.__class__ in NUMBERS or not isinstance(value, tuple):
+            made = self._made(name, value)
+        else:
+            record = self._record(name, value)
+            if record is not None:
+                return record
+            made = self._made(name, value)
+            self.rest.append(made)
+        self.kinds += [kind_of(x) for _, x in self.leaves[first:]]
+        return made
 
     def _record(self, name: str, value: tuple[Any, ...]) -> Any:
         """A tuple with names of numbers and tensors: what depends on the numbers is made once; None where it is another one."""
@@ -75,6 +81,7 @@ class Binding:
             made = self._made(name, value)
             record = known[found] = Record(made, self.leaves[first:], [x for _, _, x in self.tensors[at:]])
             del self.leaves[first:], self.tensors[at:]
+        self.kinds.append(record)
         return record.bound(self, given, [self._pointer(x) for x in given])
 
     def _made(self, name: str, value: Any) -> Any:

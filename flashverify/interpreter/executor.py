@@ -10,7 +10,7 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter.binding import Binding
-from flashverify.interpreter.groups import NUMBERS, by_value, chunks, key_of_partition
+from flashverify.interpreter.groups import NUMBERS, by_value, chunks
 from flashverify.interpreter.hooks import stock
 from flashverify.interpreter.keys import hold
 from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge
@@ -127,7 +127,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _together(self, launch: Launch, programs: Any) -> Any:
         """Run in lockstep, by groups that go the same way; return the programs that must still run one at a time."""
         session, b = self.session, self.session.builder
-        key = key_of_partition(self.fn, launch)
+        key = (self.fn, launch.grid, *self._binding.kinds)
         groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
