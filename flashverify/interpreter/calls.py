@@ -185,13 +185,11 @@ def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False)
         if tape.__class__ is Decided:
             of_values = tape.key(key, inputs)
             tape = None if of_values is None else tapes.get(of_values, _UNKNOWN)
+        if tape.__class__ is Tape:
+            return tape.run_within(b, inputs) if b.recordings else tape.run(b, *inputs)
         if tape is None:
             return original(*args, **kwargs)
-        if tape is _UNKNOWN:
-            return _record(b, key, original, args, kwargs, placed=placed)
-        if b.recordings:
-            return tape.run_within(b, inputs)
-        return tape.run(b, *inputs)
+        return _record(b, key, original, args, kwargs, placed=placed)
 
     return call
 

@@ -172,8 +172,9 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs:
     """
     parts = [function]
     try:
-        if not kwargs and len(args) == 2 and args[0].__class__ is _TENSOR and args[1].__class__ is _TENSOR:
-            key = (function, token_of(args[0]), token_of(args[1]))
+        if len(args) == 2 and args[0].__class__ is _TENSOR and args[1].__class__ is _TENSOR and not kwargs:
+            one, other = args
+            key = (function, one.__dict__.get("token") or token_of(one), other.__dict__.get("token") or token_of(other))
             inputs += args
             return key
         _append(parts, args, inputs)
