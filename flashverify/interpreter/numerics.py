@@ -172,17 +172,20 @@ class Numerics(Layer):
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_rest: Any, **_options: Any) -> Any:
         """Store; while there is a journal, what was there before is kept in it."""
-        data, keep = value.data, as_array(mask)
+        data = value.data
         words = None if self.within is None else self.within.argument.words(_opaque(data.dtype))
         if words is not None:
-            places = self.within.places.view(np.int64)
+            places, keep = self.within.places.view(np.int64), part_of(mask)
+            if self.within.width:
+                words, keep = self.within.rows(words), keep[..., 0]
             if np.count_nonzero(keep) != keep.size:
+                keep = np.broadcast_to(keep, places.shape)
                 places, data = places[keep], data[keep]
             if self.journal is not None:
                 self.journal.append(functools.partial(words.__setitem__, places, words[places]))
             words[places] = data.view(words.dtype)
             return
-        at, data, keep = _owned(ptrs.data), _owned(data), _owned(keep)
+        at, data, keep = _owned(ptrs.data), _owned(data), _owned(as_array(mask))
         if self.journal is not None:
             before = gather.load(at, keep, None, _UINT[data.itemsize])
             self.journal.append(functools.partial(native.store, at, before, keep))
