@@ -77,6 +77,7 @@ class Toolkit(Protocol):
         *,
         first: Case | None = None,
         seconds: float = math.inf,
+        work: float | None = None,
         afresh: Callable[[], bool | None] = lambda: None,
     ) -> Diagnosis:
         """Which wrong semantics explains a failure, and where it shows, within `seconds` on the wall clock.
@@ -87,6 +88,7 @@ class Toolkit(Protocol):
             verdict: the failing verdict.
             first: another case that fails likewise.
             seconds: on the wall clock.
+            work: seconds of them that it may work; None for the usual ones.
             afresh: whether a process that computed nothing before fails in the same way; None where that is not known.
         """
 
@@ -195,15 +197,16 @@ class _Bundled(CompilesAhead):
         *,
         first: Case | None = None,
         seconds: float = math.inf,
+        work: float | None = None,
         afresh: Callable[[], bool | None] = lambda: None,
     ) -> Diagnosis:
         from flashverify.diagnosis.clock import Clock
         from flashverify.diagnosis.diagnose import PATIENCE, SECONDS, diagnose
 
         limit = min(PATIENCE * SECONDS, seconds)
-        work = min(SECONDS, limit)
-        clock = Clock.ending(work, limit)
-        return diagnose(subject, case, verdict, first=first, seconds=work, clock=clock, afresh=afresh)
+        spent = min(SECONDS if work is None else work, limit)
+        clock = Clock.ending(spent, limit)
+        return diagnose(subject, case, verdict, first=first, seconds=spent, clock=clock, afresh=afresh)
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         from flashverify.diagnosis.attribution import attributed

@@ -16,9 +16,14 @@ from flashverify.diagnosis.trials import work
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor
 
     from flashverify.case.case import Case
+    from flashverify.diagnosis.conditions import Condition
+    from flashverify.diagnosis.hypothesis import Semantics
+    from flashverify.diagnosis.observation import Scene
     from flashverify.judge.record import Diagnosis
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
@@ -42,7 +47,8 @@ def attributed(
 
     Returns:
         False where its conditions do not hold, or where outputs are wrong in another way. None where it has no say: it names nothing,
-        nothing fails that hypotheses are about, its semantics does not exist on `case`, or the case is too large for hypotheses.
+        nothing fails that hypotheses are about, its semantics does not exist on `case`, the case is too large for hypotheses, or the
+        output is a gradient and the O or LSE beside it is wrong in another way too.
 
     Raises:
         UsageError: a condition of the diagnosis cannot be parsed.
@@ -55,9 +61,8 @@ def attributed(
     found = first_scene(subject, case, verdict) if diagnosis.name else None
     if found is None:
         return None
-    scene, failing = found
-    if alone:
-        failing = _concerned(failing, verdict.output)
+    scene, every = found
+    failing = _concerned(every, verdict.output) if alone else every
     if diagnosis.name == "not-written":
         return True if unwritten(scene, failing) else None  # what is made of it need not be unwritten
     if work(scene.case) > LARGEST:
@@ -66,6 +71,16 @@ def attributed(
     telling = [s for s in known if failing.keys() <= set(s.outputs) and alternatives(s, scene)]
     if not telling:
         return None
+    if _explained(telling, conditions, scene, failing):
+        return True
+    forward = {name: every[name] for name in FORWARD if name in every}
+    beside = forward and not failing.keys() & forward.keys()
+    return None if beside and not _explained(telling, conditions, scene, forward) else False
+
+
+def _explained(
+    telling: Iterable[Semantics], conditions: tuple[Condition, ...], scene: Scene, failing: Iterable[str]
+) -> bool:
     accepted = (Answer.CLEAR, Answer.EXPLAINED)
     return any(Claim(s, conditions).answer(scene, frozenset(failing)) in accepted for s in telling)
 

@@ -209,7 +209,7 @@ class FakeToolkit:
         wait_for_word("explaining")
         return Confirmation(oracle="mpmath", expected="0x1p+0", got="0x1p+1", bound="0x1p-10", agrees=True)
 
-    def diagnose(self, subject, case, verdict, *, first=None, seconds=10.0, afresh=None):
+    def diagnose(self, subject, case, verdict, *, first=None, seconds=10.0, work=None, afresh=None):
         if subject.name.removeprefix("slow-").startswith("typed"):
             named = subject.name.endswith(("-named", "-behind"))
             name = "tail-wrong" if case.seq_k >= 17 else "layout-wrong"

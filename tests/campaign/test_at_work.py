@@ -152,7 +152,7 @@ def test_a_wrong_shape_is_never_the_work_of_wrong_values():
 
 
 class Session:
-    """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones.
+    """O of the subject is wrong, `ratio` times its bound, with several keys and values other than zeros; NaN with large ones or a large scale.
 
     With `only`, O is wrong in that regime alone.
     """
@@ -169,7 +169,7 @@ class Session:
     def judge(self, spec, case, plan):
         regime = case.values.regime
         shows = regime == self.only if self.only else regime != "zeros"
-        wrong = [OUT] * (case.seq_k > 1 and shows) + [NAN] * (regime == "large")
+        wrong = [OUT] * (case.seq_k > 1 and shows) + [NAN] * (regime == "large" or case.scale == 1e4)
         asked = [failing(key, self.ratio) for key in wrong if key.check == plan.removeprefix("only:")]
         return result(format_case(case), *asked)
 
@@ -195,6 +195,18 @@ def test_a_value_that_is_not_finite_belongs_to_an_output_that_is_far_off_with_pl
     assert replays().far_off(case, accuracy)
     assert not replays(ratio=3.0).far_off(case, accuracy), "a small error makes no infinity"
     assert not replays().far_off(parse_case("fv1 regime=large"), accuracy)
+    assert replays().far_off(parse_case("fv1 seq_k=3 scale=10000 regime=large"), accuracy), "with the usual scale"
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+def test_two_findings_each_seen_without_the_other_are_not_told_apart_by_cases_on_which_one_is_at_work(at_work):
+    company = Company()
+    seen(company, "fv1", OUT)
+    seen(company, "fv1", DK)
+    causes, records = book(company, OUT, DK)
+    causes._companions.tried(OUT, DK, at_work)
+
+    assert causes._companions.crossed(records[OUT], records[DK]) is not at_work
 
 
 def test_a_finding_that_is_gone_on_too_few_cases_tells_nothing():

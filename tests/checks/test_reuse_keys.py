@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import torch
 
 from flashverify import parse_case
 from flashverify.campaign.toolkit import bundled as toolkit
@@ -10,6 +11,7 @@ from flashverify.campaign.worker.search import draw
 from flashverify.case.memory.materialize import materialize
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.reuse.held import held, moved
+from flashverify.checks.reuse.problems import other_values, with_other_values
 from tests.checks.naive import SUPPORTS, attention, make
 from tests.checks.stale import STALE, keeps_nothing, stale
 
@@ -54,6 +56,15 @@ def test_a_neighbour_that_is_wrong_by_itself_says_nothing_about_state(wrong):
         return attention(p, extra=0.5 * other)
 
     assert told(make(function, supports=dataclasses.replace(SUPPORTS, backward=False)), CASE) == (set(), "")
+
+
+def test_other_values_are_those_of_the_case_that_is_judged_by_itself():
+    """Else a subject that is wrong on the one and right on the other would be said to keep something."""
+    case = parse_case("fv1 heads_q=3 alibi=wild sink=yes bias=head seed=5 edits=q:0,0,0,0:7;slopes:1,0,0,0:-1000")
+    asked, alone = other_values(materialize(case)[0]), materialize(with_other_values(case))[0]
+
+    assert len(asked.tensors()) == len(alone.tensors()) > 4
+    assert all(torch.equal(one, other) for one, other in zip(asked.tensors(), alone.tensors(), strict=True))
 
 
 def test_another_problem_in_the_memory_of_a_case_changes_no_address_object_or_version():

@@ -51,3 +51,15 @@ def test_a_cause_that_makes_values_too_large_accounts_for_infinities():
 
     assert attributed(subject, case, verdict, Diagnosis("gradient-without-scale"), alone=True)
     assert not attributed(subject, case, verdict, Diagnosis("gradient-with-ln2"), alone=True)
+
+
+def test_a_cause_has_no_say_about_a_gradient_where_o_is_wrong_in_another_way_too():
+    """On this case the name is wrong or too narrow: that says nothing of the gradient."""
+    subject = planted(**ONE_MORE, dk_factor=lambda s, p: 3.0)
+    case = parse_case(CASE + "fp32")
+    verdicts = {v.output: v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures}
+
+    assert attributed(subject, case, verdicts["dk"], KNOWN, alone=True) is False, "O is as the cause has it"
+    other = Diagnosis("causal-one-key-less")
+    assert attributed(subject, case, verdicts["dk"], other, alone=True) is None
+    assert attributed(subject, case, verdicts["o"], other, alone=True) is False

@@ -79,7 +79,7 @@ class PlantedToolkit:
         verdicts = verdicts or [Verdict(check="accuracy", status=Status.PASS)]
         return CaseResult(case=str(case), subject=subject.name, evidence="fake", verdicts=tuple(verdicts))
 
-    def diagnose(self, subject, case, verdict, *, first=None, seconds=10.0, afresh=None):
+    def diagnose(self, subject, case, verdict, *, first=None, seconds=10.0, work=None, afresh=None):
         return Diagnosis("keys-past-the-end", "reads on")
 
 

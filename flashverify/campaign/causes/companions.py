@@ -83,9 +83,10 @@ class Companions:
         return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
 
     def crossed(self, a: FindingRecord, b: FindingRecord) -> bool:
-        """Whether each of two findings was seen on a case that could have shown the other one and did not."""
-        pairs = ((a, b), (b, a))
-        return all(self._company.alone(one.key, self._symptoms_of(two) - {symptom(one.key)}) for one, two in pairs)
+        """Whether each of two findings was seen on a case that could have shown the other one and did not, with other values neither."""
+        pairs = [(one, two) for one, two in ((a, b), (b, a)) if not self._at_work.get((two.key, one.key))]
+        alone = (self._company.alone(one.key, self._symptoms_of(two) - {symptom(one.key)}) for one, two in pairs)
+        return len(pairs) == 2 and all(alone)
 
     def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
         """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""

@@ -30,6 +30,8 @@ __all__ = [
     "one_form",
     "one_name",
     "same_defect",
+    "says_little",
+    "says_more",
     "told_apart",
 ]
 
@@ -41,8 +43,8 @@ KEPT = "stale-"
 
 UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
-_SEEN, _WRONG = 2, 3
-"""How much a diagnosis says: what was seen, and what is wrong."""
+_DESCRIBED, _SEEN, _WRONG = 1, 2, 3
+"""How much a diagnosis says: what the failure looks like, what was seen, and what is wrong."""
 
 
 def named(finding: FindingRecord) -> bool:
@@ -99,7 +101,21 @@ def _says(found: Diagnosis | None) -> int:
         return 0
     if found.name == UNWRITTEN:
         return _SEEN
-    return _WRONG if found.name or found.evidence else 1
+    return _WRONG if found.name or found.evidence else _DESCRIBED
+
+
+def says_little(found: Diagnosis | None) -> bool:
+    """Whether a diagnosis names nothing and read nothing, or left several names, or there is none."""
+    return _says(found) <= _DESCRIBED or (found is not None and bool(found.also))
+
+
+def says_more(found: Diagnosis, than: Diagnosis | None) -> bool:
+    """Whether a diagnosis says what is wrong, and another one of the same failure does not, or with more names."""
+    if than is None:
+        return True
+    if not says_little(than) or _says(found) < _WRONG:
+        return False
+    return not than.name or (bool(found.name) and len(found.also) < len(than.also))
 
 
 def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:

@@ -15,6 +15,7 @@ from flashverify.campaign.store.reproduction import replay_line
 from flashverify.campaign.supervisor.events import (
     FindingFolded,
     FindingMinimal,
+    FindingReconsidered,
     FindingSeen,
     GpuSetAside,
     Progress,
@@ -79,6 +80,10 @@ class StatusLine:
         elif isinstance(event, FindingMinimal):
             word = "stored" if event.record.not_minimal else "minimal"
             self._print(f"{word}: {key_words(event.record.key)}: {event.record.case}")
+            for line in diagnosis_lines(event.record.diagnosis):
+                self._print(f"  {line}")
+        elif isinstance(event, FindingReconsidered):
+            self._print(f"looked at again: {key_words(event.record.key)}")
             for line in diagnosis_lines(event.record.diagnosis):
                 self._print(f"  {line}")
         elif isinstance(event, FindingFolded):

@@ -20,6 +20,7 @@ __all__ = [
     "Prepared",
     "PutOff",
     "Ready",
+    "Reconsidered",
     "Separated",
     "Shown",
     "Spent",
@@ -193,6 +194,13 @@ class Shown(msgspec.Struct, frozen=True, tag=True):
     follows: bool = False
 
 
+class Reconsidered(msgspec.Struct, frozen=True, tag=True):
+    """A further diagnosis of a finding says more than the first one."""
+
+    key: Key
+    diagnosis: Diagnosis
+
+
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
     """The task ended."""
 
@@ -218,6 +226,7 @@ Event = (
     | Compared
     | Separated
     | Shown
+    | Reconsidered
     | TaskDone
     | WorkerFailed
 )

@@ -19,6 +19,7 @@ __all__ = [
     "Minimise",
     "Prepare",
     "Profile",
+    "Reconsider",
     "Reply",
     "Separate",
     "Task",
@@ -193,6 +194,13 @@ class Profile(msgspec.Struct, frozen=True, tag=True):
     limit: float | None = None
 
 
+class Reconsider(msgspec.Struct, frozen=True, tag=True):
+    """Diagnose `cause`, a verified finding of which little was said, once more, for `limit` seconds."""
+
+    cause: FindingRecord
+    limit: float
+
+
 class Judge(msgspec.Struct, frozen=True, tag=True):
     """Judge one case by `plan`, the text of a `PlanName`.
 
@@ -220,7 +228,7 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
     examples: int = 0
 
 
-Task = Batch | Chunk | CaseList | Minimise | Attribute | Compare | Separate | Profile | Judge | Prepare
+Task = Batch | Chunk | CaseList | Minimise | Attribute | Compare | Separate | Profile | Reconsider | Judge | Prepare
 
 
 class Reply(msgspec.Struct, frozen=True):

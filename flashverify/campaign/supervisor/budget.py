@@ -12,6 +12,8 @@ __all__ = ["Budget", "Explaining"]
 
 _GRACE_SHARE = 0.125
 _LEAST_SLICE = 1.0
+_LATER = 0.4
+"""Share of the time of a campaign before which nothing is looked at again."""
 
 
 class Budget:
@@ -39,19 +41,24 @@ class Budget:
     @property
     def elapsed(self) -> float:
         """Seconds so far, those of the resumed calls included."""
-        return self._before + self._clock() - self._begun
+        return self._before + self.elapsed_here
+
+    @property
+    def elapsed_here(self) -> float:
+        """Seconds of this call so far."""
+        return self._clock() - self._begun
 
     @property
     def left(self) -> float | None:
         """Seconds until the budget is met, None without one."""
-        return None if self.seconds is None else max(0.0, self.seconds - (self._clock() - self._begun))
+        return None if self.seconds is None else max(0.0, self.seconds - self.elapsed_here)
 
     @property
     def until_the_end(self) -> float | None:
         """Seconds until everything is stopped, the grace included; None without a budget."""
         if self.seconds is None:
             return None
-        return max(0.0, self.seconds + self._grace - (self._clock() - self._begun))
+        return max(0.0, self.seconds + self._grace - self.elapsed_here)
 
 
 class Explaining:
@@ -125,6 +132,18 @@ class Explaining:
             return None
         left = max(0.0, allowance - self.spent) / max(1, self.active)
         return left if (end := self._budget.until_the_end) is None else min(left, end)
+
+    def spare(self, most: float, least: float) -> float:
+        """Seconds for what comes after everything else that is to be explained, up to `most`; 0 where fewer than `least` are left.
+
+        It is asked while cases are judged, in the later part of the campaign: what is found until then comes first.
+        """
+        early = self._budget.seconds is not None and self._budget.elapsed_here < _LATER * self._budget.seconds
+        if early or self.active:
+            return 0.0
+        allowance, end = self._allowance, self._budget.until_the_end
+        left = min(most if allowance is None else allowance - self.spent, most if end is None else end, most)
+        return left if left >= least else 0.0
 
     def next_slice(self, most: float, *, searching: bool, folding: bool = False) -> float | None:
         """Seconds for one more task: half of what is left, so that the first finding gets most and none gets all.

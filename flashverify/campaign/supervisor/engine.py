@@ -21,6 +21,7 @@ from flashverify.campaign.protocol import (
     Minimal,
     PutOff,
     Ready,
+    Reconsidered,
     Reply,
     Separated,
     Shown,
@@ -58,7 +59,7 @@ class Engine:
 
     Args:
         config: what to do.
-        listeners: called with `FindingSeen`, `FindingMinimal`, `FindingFolded`, `WorkerLost`, `GpuSetAside`, `Progress` and `Finished`.
+        listeners: called with `FindingSeen`, `FindingMinimal`, `FindingReconsidered`, `FindingFolded`, `WorkerLost`, `GpuSetAside`, `Progress` and `Finished`.
 
     Raises:
         UsageError: the folder holds another run, or is in use.
@@ -184,7 +185,7 @@ class Engine:
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
-        elif isinstance(event, Improved | Minimal | Attributed | Compared | Separated | Shown):
+        elif isinstance(event, Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered):
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):

@@ -10,6 +10,7 @@ from flashverify.judge.record import FindingRecord, Folded, Summary
 __all__ = [
     "FindingFolded",
     "FindingMinimal",
+    "FindingReconsidered",
     "FindingSeen",
     "Finished",
     "GpuSetAside",
@@ -28,6 +29,12 @@ class FindingSeen(msgspec.Struct, frozen=True):
 
 class FindingMinimal(msgspec.Struct, frozen=True):
     """A finding was shrunk and verified; it is on disk already."""
+
+    record: FindingRecord
+
+
+class FindingReconsidered(msgspec.Struct, frozen=True):
+    """A finding was diagnosed once more, and its diagnosis says more; it is on disk already."""
 
     record: FindingRecord
 

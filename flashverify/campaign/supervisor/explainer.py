@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.causes.book import CauseBook
 from flashverify.campaign.causes.shown import ShownBeside
@@ -14,17 +14,21 @@ from flashverify.campaign.protocol import (
     Attributed,
     Compare,
     Compared,
+    Improved,
     Minimal,
     Minimise,
     Profile,
+    Reconsider,
+    Reconsidered,
     Separate,
     Separated,
     Shown,
 )
-from flashverify.campaign.supervisor.events import FindingMinimal, FindingSeen
+from flashverify.campaign.supervisor.events import FindingMinimal, FindingReconsidered, FindingSeen
 from flashverify.campaign.supervisor.folding import Folding
 from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
 from flashverify.campaign.supervisor.second_causes import SecondCauses
+from flashverify.campaign.supervisor.second_looks import SecondLooks
 from flashverify.campaign.supervisor.turns import Turns
 
 if TYPE_CHECKING:
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     import msgspec
 
     from flashverify.campaign.causes.sighting import Sighting
-    from flashverify.campaign.protocol import Improved
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.schedule import CampaignConfig
@@ -54,7 +57,7 @@ class Explainer:
         config: of the campaign.
         ledger: of the campaign.
         time: that explaining may take.
-        tell: called with `FindingSeen`, `FindingMinimal` and `FindingFolded`.
+        tell: called with `FindingSeen`, `FindingMinimal`, `FindingReconsidered` and `FindingFolded`.
         elapsed: seconds since the start of the campaign.
     """
 
@@ -76,6 +79,14 @@ class Explainer:
         self._folding = Folding(ledger, self._book, tell)
         self._shown = ShownBeside(self._book, tally.owners)
         self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
+        self._looks = SecondLooks(self._book, time)
+        self._said: dict[type, Callable[[Any], None]] = {
+            Minimal: self._minimal,
+            Compared: self._compared,
+            Separated: self._separated,
+            Shown: self._shown.add,
+            Reconsidered: self._reconsidered,
+        }
 
     def waits(self, searching: bool) -> bool:
         """Whether a task waits and there is time for it."""
@@ -114,7 +125,7 @@ class Explainer:
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
-        return None
+        return self._looks.next(free) if searching else None
 
     def _before_trials(self, subject: str, searching: bool, limit: float | None) -> Explains | None:
         """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
@@ -140,6 +151,8 @@ class Explainer:
             self._folding.unprofiled.remove(task.cause.key)
         elif isinstance(task, Compare):
             self._book.pairs.began(task.cause.key, task.asked[0].key)
+        elif isinstance(task, Reconsider):
+            self._looks.began(task.cause.key)
         elif isinstance(task, Separate):
             self._book.remaining.separations.began(task.cause.key, task.found.key)
 
@@ -173,18 +186,14 @@ class Explainer:
         elif task is not None and left and blamed:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
-    def told(self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown) -> None:
+    def told(
+        self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered
+    ) -> None:
         """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
-        if isinstance(event, Minimal):
-            self._minimal(event)
-        elif isinstance(event, Attributed):
+        if isinstance(event, Attributed):
             self._attributed(worker, event)
-        elif isinstance(event, Compared):
-            self._compared(event)
-        elif isinstance(event, Separated):
-            self._separated(event)
-        elif isinstance(event, Shown):
-            self._shown.add(event)
+        elif not isinstance(event, Improved):
+            self._said[type(event)](event)
         elif event.key not in self._second.doubted and self._folding.stands(event.key):
             self._ledger.improved(event)
 
@@ -199,12 +208,20 @@ class Explainer:
         record = self._ledger.minimal(event)
         self._book.explained(record.key, event.shows or ())
         self._shown.minimal(record, event.shows or ())
-        same = self._second.same_diagnosis(record.key, event)
+        same = self._second.same_diagnosis(record.key, event.diagnosis)
         self._tell(FindingMinimal(record))
         if same is not None:
             self._folding.one(record.key, same.key, "the same diagnosis")
         elif (event.confirmation.failed or not event.confirmation.repeats) and event.key.check not in PROCESS_CHECKS:
             self._folding.profile(record.key)
+
+    def _reconsidered(self, event: Reconsidered) -> None:
+        """A finding has a diagnosis that says more, which may be that of another one."""
+        if not self._folding.stands(event.key):
+            return
+        self._tell(FindingReconsidered(self._ledger.renamed(event.key, event.diagnosis)))
+        if (same := self._second.same_diagnosis(event.key, event.diagnosis)) is not None:
+            self._folding.one(event.key, same.key, "the same diagnosis")
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""

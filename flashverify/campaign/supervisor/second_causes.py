@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flashverify.campaign.causes.book import CauseBook
     from flashverify.campaign.protocol import Minimal
     from flashverify.campaign.supervisor.ledger import Ledger
-    from flashverify.judge.record import FindingRecord
+    from flashverify.judge.record import Diagnosis, FindingRecord
     from flashverify.judge.verdict import Key
 
 __all__ = ["SecondCauses"]
@@ -58,7 +58,7 @@ class SecondCauses:
         """A second cause that was minimised, as a finding if it is one: its case fails again, and no known cause has its diagnosis."""
         passed = event.confirmation.repeats or event.key not in self._soon
         unsure = self._verified and not event.confirmation.failed and passed
-        if unsure or self.same_diagnosis(event.key, event) is not None:
+        if unsure or self.same_diagnosis(event.key, event.diagnosis) is not None:
             return None
         return self._found(doubted)
 
@@ -72,9 +72,9 @@ class SecondCauses:
         assert sighting is not None
         return self._ledger.found(doubted.key, sighting, self._book.owner_of(sighting.key), doubted.seconds)
 
-    def same_diagnosis(self, key: Key, event: Minimal) -> FindingRecord | None:
+    def same_diagnosis(self, key: Key, found: Diagnosis | None) -> FindingRecord | None:
         """The cause that has the same diagnosis, though it did not account for the case as it was first seen; it takes the one that says more."""
-        same = alike(key, event.diagnosis, self._book.known(key.subject))
-        if same is None or same.diagnosis is None or event.diagnosis is None:
+        same = alike(key, found, self._book.known(key.subject))
+        if same is None or same.diagnosis is None or found is None:
             return None
-        return self._ledger.renamed(same.key, agreed(same.diagnosis, event.diagnosis))
+        return self._ledger.renamed(same.key, agreed(same.diagnosis, found))

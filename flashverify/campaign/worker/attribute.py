@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
-from flashverify.campaign.causes.diagnoses import OF_VALUES, named
+from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, named
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
@@ -21,6 +21,7 @@ from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
+from flashverify.judge.record import Diagnosis
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
@@ -189,6 +190,10 @@ class Cause:
             return ""
         if self._follows_from_delta(sighting):
             return "follows from the wrong delta"
+        if self._never_written(sighting):
+            return "nobody writes these elements"
+        if self._of_such_weights(sighting):
+            return "follows from weights that are not finite, as dV does"
         words = consequences(sighting.failures, sighting.given).get(sighting.key.output, "")
         forward = [v for v in sighting.failures if v.check in VALUES and v.output in FORWARD]
         if not words or not forward:
@@ -204,6 +209,24 @@ class Cause:
         self._session.emit(Started())
         case, output = parse_case(sighting.case), sighting.key.output
         return self._session.toolkit.follows_from_delta(self._subject, case, output)
+
+    def _never_written(self, sighting: Sighting) -> bool:
+        """Whether the wrong elements are some that nobody writes, and the cause leaves elements of that output unwritten."""
+        output = sighting.key.output
+        unwritten = ("memory", "unwritten", output)
+        if unwritten not in self._symptoms or unwritten not in map(symptom, sighting.failures):
+            return False
+        self._session.emit(Started())
+        case, seen = parse_case(sighting.case), Diagnosis(name=UNWRITTEN, sentence="")
+        return bool(self._session.toolkit.attributed(self._subject, case, sighting.verdict, seen))
+
+    def _of_such_weights(self, sighting: Sighting) -> bool:
+        """Whether dK is not finite on a case on which the cause accounts for a dV that is not: both are made of the same weights."""
+        if (sighting.key.check, sighting.key.output) != ("nonfinite", "dk"):
+            return False
+        beside = [v for v in sighting.failures if v.check == "nonfinite" and v.output == "dv"]
+        told = [self._attributed(parse_case(sighting.case), verdict) for verdict in beside[:1]]
+        return any(symptom(v) in self._symptoms for v in beside) if told == [None] else told == [True]
 
     def _same_end(self, sighting: Sighting) -> str | None:
         """Whether two runs ended in the same way, in words; None where both came to an end of their own."""

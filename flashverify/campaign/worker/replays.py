@@ -113,10 +113,12 @@ class Replays:
         )
 
     def far_off(self, case: Case, of: Symptom) -> bool:
-        """Whether an output is finite and far outside its bound where the case has plain values."""
+        """Whether an output is finite and far outside its bound where the case has plain values, if need be with the usual scale."""
         plain = self._as(case, dtype=case.dtype, values=Values(seed=case.values.seed))
-        if plain is None:
-            return False
+        usual = None if plain is None or plain.scale is None else self._as(plain, dtype=case.dtype, scale=None)
+        return any(twin is not None and self._is_far_off(twin, of) for twin in (plain, usual))
+
+    def _is_far_off(self, plain: Case, of: Symptom) -> bool:
         found = self.judge(plain, of[0]).failures
         lost = ("nonfinite", of[2]) in {(v.check, v.output) for v in self.judge(plain, "nonfinite").failures}
         return not lost and any(symptom(v) == of and v.ratio and from_hex(v.ratio) >= FAR for v in found)

@@ -28,6 +28,7 @@ from flashverify.campaign.protocol import (
     Minimise,
     Prepare,
     Profile,
+    Reconsider,
     Reply,
     Separate,
     Spent,
@@ -200,6 +201,10 @@ class Session:
             from flashverify.campaign.worker.profile import profile
 
             profile(self, task)
+        elif isinstance(task, Reconsider):
+            from flashverify.campaign.worker.reconsider import reconsider
+
+            reconsider(self, task)
         elif isinstance(task, Prepare):
             from flashverify.campaign.worker.ahead import prepare
 

@@ -28,10 +28,10 @@ def with_other_values(case: Case) -> Case:
 
 
 def other_values(problem: Problem) -> Problem:
-    """The problem with normal values of another seed in memory of their own; the case, the masks and the lengths are those of `problem`."""
+    """The problem of `with_other_values` in memory of its own; the case, the masks and the lengths are those of `problem`."""
     other, _ = materialize(with_other_values(problem.case), problem.q.device)
     found = {name: getattr(other, name) for name in FLOATS if getattr(problem, name) is not None}
-    return dataclasses.replace(problem, pages=other.pages, **found)
+    return dataclasses.replace(problem, pages=other.pages, slopes=other.slopes, **found)  # wild slopes go by the seed
 
 
 def shorter(subject: Subject, problem: Problem) -> Problem | None:
