@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flashverify.interpreter.late import spread
+
 if TYPE_CHECKING:
     from flashverify.interpreter.late import Outer
     from flashverify.interpreter.memory import Argument
@@ -80,7 +82,7 @@ def _rows_inside(argument: Argument, rows: Any, ptrs: Outer, keep: Any) -> Lanes
         return None
     starts = rows + first if first else rows
     whole = np.count_nonzero(keep) == keep.size
-    kept = starts if whole else starts[keep if keep.shape == starts.shape else np.broadcast_to(keep, starts.shape)]
+    kept = starts if whole else starts[spread(keep, starts.shape)]
     inside = not kept.size or (
         np.maximum.reduce(kept.view(np.uint64), axis=None) <= argument.extent - width  # one before the tensor is beyond
         and (argument.own is None or argument.owns_rows(kept, width))

@@ -179,7 +179,7 @@ class Numerics(Layer):
             if self.within.width:
                 words, keep = self.within.rows(words), keep[..., 0]
             if np.count_nonzero(keep) != keep.size:
-                keep = np.broadcast_to(keep, places.shape)
+                keep = spread(keep, places.shape)
                 places, data = places[keep], data[keep]
             if self.journal is not None:
                 self.journal.append(functools.partial(words.__setitem__, places, words[places]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.interpreter.formats import is_float
+from flashverify.interpreter.late import spread
 from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Shadow:
             self._writers = zeros(self.size, np.int32)
         writers, whole = self._writers, np.count_nonzero(keep) == keep.size
         places = self._at(at if whole else at[keep]).reshape(-1)
-        own = np.broadcast_to(owners, at.shape)
+        own = spread(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
         clash = np.zeros(before.shape, bool)
@@ -100,9 +101,9 @@ class Shadow:
         argument, places = lanes.argument, lanes.places
         first = (argument.base - self._start) >> self._shift
         writers = lanes.rows(self._writers[first : first + argument.extent])
-        own = np.broadcast_to(owners, places.shape)
+        own = spread(owners, places.shape)
         if not lanes.whole:
-            kept = np.broadcast_to(keep[..., 0], places.shape)
+            kept = spread(keep[..., 0], places.shape)
             places, own = places[kept], own[kept]
         if np.count_nonzero(writers[places]):
             return False
