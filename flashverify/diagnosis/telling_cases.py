@@ -21,7 +21,7 @@ __all__ = ["telling"]
 def telling(subject: Subject, case: Case) -> Iterator[Case]:
     """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, three heads and sequences, large blocks, one part more in the mask."""
     whole = -case.seq_k % 128
-    found = [*_pages(case)]
+    found = [*_empty_rows(case), *_pages(case)]
     found += [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
     if len(case.mask.given()) > 1 and case.mask.packed is None:  # parts that hide the same keys
         found.append(grown(replace(case, mask=Mask()), 5, 40, regime="normal", seed=57))
@@ -58,6 +58,14 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
         grown(case, 0, keys, regime=regime, seed=85 + keys) for keys, regime in ((9, "negative"), (40, "logits-1e4"))
     ]
     yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
+
+
+def _empty_rows(case: Case) -> Iterator[Case | None]:
+    """Rows whose keys have very negative logits, which may vanish as if there were none, and rows without keys that are no padding."""
+    if case.mask.packed is None:
+        yield grown(replace(case, mask=Mask()), 3, 9, regime="negative", seed=49)
+    if case.mask.query_lengths is not None:
+        yield change(case, mask=Mask(key_lengths=(0,) * case.batch))
 
 
 def _pages(case: Case) -> Iterator[Case | None]:

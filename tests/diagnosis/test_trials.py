@@ -133,3 +133,15 @@ def test_a_subject_with_few_rows_is_asked_about_very_negative_and_large_logits_t
     regimes = {case.values.regime for case in telling(subject, parse_case(FORWARD.replace("seq_q=5", "seq_q=1")))}
 
     assert {"negative", "logits-1e4"} <= regimes
+
+
+def test_rows_without_keys_are_told_from_padded_rows_and_from_weights_that_vanish():
+    """All three look alike on a case whose only rows lie behind the declared length of the queries."""
+    subject = planted(supports=replace(Plain.supports, max_seq_q=4))
+    case = parse_case("fv1 seq_q=1 seq_k=1 dim_qk=8 dim_v=8 dtype=fp32 qlen=0 backward=no")
+    first, second = list(telling(subject, case))[:2]
+
+    assert first.values.regime == "negative"
+    assert not first.mask.given(), "every key is seen"
+    assert [part.name for part, _ in second.mask.given()] == ["key_lengths"]
+    assert second.mask.key_lengths == (0,)
