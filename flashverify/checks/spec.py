@@ -119,8 +119,8 @@ class CheckSpec:
         beyond_oracle: asked also of cases that no oracle can reach.
         shared_out: above `Plan.thorough` a third of the questions is asked, by the case's text.
         always_shared: `flashverify run` asks every case a third of the questions, whatever its size.
-        loads_alike: its passes differ from the base pass in what a right kernel does not load: an interpreted launch that loads the same
-            is not run again.
+        loads_alike: in some of its passes a right kernel loads what it loaded in the base pass, and a wrong one something else: there
+            an interpreted launch that loads the same is not run again.
         remark: a passing verdict as a warning.
     """
 

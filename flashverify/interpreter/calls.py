@@ -7,6 +7,7 @@ in lockstep are; one at a time they run as Triton has it.
 
 from __future__ import annotations
 
+import operator
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class Globals:
     """Names that replayed functions find in their modules: where one means something else, nothing is replayed."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], tuple[Callable[[str], Any], Any]] = {}
+        self._seen: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._functions: set[Any] = set()
 
     def watch(self, function: Any) -> None:
@@ -57,15 +58,15 @@ class Globals:
                 if not meant.__name__.startswith("triton"):
                     self._watch(vars(meant), code)
             elif meant is not self:
-                self._seen[id(names), name] = (names.get, meant)
+                self._seen.setdefault(id(names), (names, {}))[1][name] = meant
         for inner in code.co_consts:
             if isinstance(inner, CodeType):
                 self._watch(names, inner)
 
     def changed(self) -> bool:
         """Whether one means something else now; they are forgotten then."""
-        for (_, name), (meaning, before) in self._seen.items():
-            if meaning(name) is not before:
+        for names, before in self._seen.values():
+            if not all(map(operator.is_, map(names.get, before), before.values())):
                 self._seen.clear()
                 self._functions.clear()
                 return True
@@ -184,13 +185,11 @@ def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False)
         if tape.__class__ is Decided:
             of_values = tape.key(key, inputs)
             tape = None if of_values is None else tapes.get(of_values, _UNKNOWN)
+        if tape.__class__ is Tape:
+            return tape.run_within(b, inputs) if b.recordings else tape.run(b, *inputs)
         if tape is None:
             return original(*args, **kwargs)
-        if tape is _UNKNOWN:
-            return _record(b, key, original, args, kwargs, placed=placed)
-        if b.recordings:
-            return tape.run_within(b, inputs)
-        return tape.run(b, *inputs)
+        return _record(b, key, original, args, kwargs, placed=placed)
 
     return call
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 import triton
-from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from flashverify.interpreter.blocks import Descriptor
-from flashverify.interpreter.formats import numpy_dtype
-from flashverify.interpreter.groups import NUMBERS, by_value, chunks, key_of_partition
-from flashverify.interpreter.hooks import handle, stock, tl
+from flashverify.interpreter.binding import Binding
+from flashverify.interpreter.groups import NUMBERS, by_value, chunks
+from flashverify.interpreter.hooks import stock
 from flashverify.interpreter.keys import hold
-from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge, leaves
+from flashverify.interpreter.layer import Diverged, Launch, Signal, TooLarge
 from flashverify.interpreter.memory import Replayed
 from flashverify.interpreter.parting import whole_values
 from flashverify.interpreter.signature import Signature
@@ -28,10 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Executor"]
 
-_REMEMBERED = 1 << 12
-_KINDS = {float: tl.float32, bool: tl.int1}
-"""The types of Python's numbers where a parameter declares none; that of an integer depends on its value."""
-
 
 class Executor(stock.GridExecutor):  # type: ignore[misc]
     """One launch. Triton makes one per launch with `(fn, arg_names, grid, pre_run_hooks)`; `session` is its class's."""
@@ -39,8 +33,7 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     session: ClassVar[Session]
     _signatures: ClassVar[dict[Any, Signature]]
     _pointers: ClassVar[dict[Any, Any]]
-    _leaves: list[tuple[str, Any]]
-    _tensors: list[tuple[str, torch.Tensor, Any]]
+    _binding: Binding
 
     def __init__(self, fn: Any, arg_names: Any, grid: Any, pre_run_hooks: Any = ()) -> None:
         self.fn, self.arg_names, self.grid, self.pre_run_hooks = fn, arg_names, grid, pre_run_hooks
@@ -66,62 +59,17 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             hook(*args_host, **kwargs_host)
         with self.session.lock, np.errstate(all="ignore"):
             raw = self.signature.bound(self.fn, args_host, kwargs_host)
-            self._leaves, self._tensors = [], []
-            arguments = {name: self._argument(name, value) for name, value in raw.items()}
+            self._binding = binding = Binding(self.signature, self._pointers)
+            arguments = {name: binding.argument(name, value) for name, value in raw.items()}
             grid = self.grid(arguments) if callable(self.grid) else self.grid
             if len(grid) > 3:
                 raise ValueError(f"grid: at most 3 dimensions, got {grid}")
             extent = (*(int(n) for n in grid), 1, 1)[:3]
-            known = (tuple(self._leaves), tuple(self._tensors))
+            known = (tuple(binding.leaves), tuple(binding.tensors))
             launch = Launch(self.fn.__name__, self.fn.__code__.co_filename, raw, arguments, extent, *known)  # type: ignore[arg-type]
             self._run(launch)
         if elsewhere:
             self._restore_args_dev(args, args_host, kwargs, kwargs_host)
-
-    def _argument(self, name: str, value: Any) -> Any:
-        """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float. Its leaves are noted."""
-        if name in self.constexprs:
-            self._leaves += leaves({name: value})
-            return value
-        if value.__class__ in NUMBERS:
-            self._leaves.append((name, value))
-            if value is None:
-                return None
-            return self._integer(name, value) if value.__class__ is int else self._scalar(name, value)
-        if isinstance(value, tuple):
-            made = list(map(self._argument, self.signature.fields_of(name, value), value))
-            return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
-        if not isinstance(value, TensorDescriptor):
-            self._leaves.append((name, value))
-        if isinstance(value, torch.Tensor):
-            kind = self._pointers.get(value.dtype)
-            if kind is None:
-                kind = self._pointers[value.dtype] = tl.str_to_ty(mangle_type(value), None)
-            pointer = handle(np.array([value.data_ptr()], np.uint64), kind)
-            self._tensors.append((name, value, pointer))
-            return tl.tensor(pointer, kind)
-        if isinstance(value, TensorDescriptor):
-            base = self._argument(name, value.base)
-            return Descriptor(base, value.shape, value.strides, value.block_shape, value.padding)
-        return self._scalar(name, value)
-
-    def _integer(self, name: str, value: int) -> Any:
-        """The same tensor, read-only, at every launch."""
-        known = self.signature.integers
-        found = known.get((name, value))
-        if found is None:
-            if len(known) >= _REMEMBERED:
-                known.clear()
-            found = known[name, value] = self._scalar(name, value)
-            found.handle.data.flags.writeable = False
-        return found
-
-    def _scalar(self, name: str, value: Any) -> Any:
-        if isinstance(value, (int, float)):
-            kind = self.signature.types.get(name, _KINDS.get(value.__class__))
-            if kind is not None:
-                return tl.tensor(handle(np.array([value]).astype(numpy_dtype(kind)), kind), kind)
-        return stock._implicit_cvt(value)
 
     def _run(self, launch: Launch) -> None:
         session = self.session
@@ -179,11 +127,11 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
     def _together(self, launch: Launch, programs: Any) -> Any:
         """Run in lockstep, by groups that go the same way; return the programs that must still run one at a time."""
         session, b = self.session, self.session.builder
-        key = key_of_partition(self.fn, launch)
+        key = (self.fn, launch.grid, *self._binding.kinds)
         groups = list(session.partitions.get(key, ()) if session.order is None else ()) or [np.arange(len(programs))]
         first, done = len(groups), []
         b.__class__, b.limit = session.lockstep_class, session.limit
-        hold(launch.arguments.values())
+        hold(self._binding.rest, self._binding.held)
         try:
             while groups:
                 group = groups.pop()

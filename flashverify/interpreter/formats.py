@@ -159,9 +159,15 @@ _HALF = np.uint32(0x1000)
 
 def tf32_truncate(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """fp32 as a tf32 tensor core reads it: the low 13 bits are ignored. NaN stays NaN."""
-    return np.where(np.isnan(x), x, (x.view(np.uint32) & ~_LOW).view(np.float32))
+    return _but_for_nan(x, (x.view(np.uint32) & ~_LOW).view(np.float32))
 
 
 def tf32_nearest(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """`cvt.rna.tf32.f32`: to nearest, ties away from zero. NaN stays NaN."""
-    return np.where(np.isnan(x), x, ((x.view(np.uint32) + _HALF) & ~_LOW).view(np.float32))
+    return _but_for_nan(x, ((x.view(np.uint32) + _HALF) & ~_LOW).view(np.float32))
+
+
+def _but_for_nan(x: NDArray[np.float32], rounded: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`rounded`, but `x` where that is NaN."""
+    nan = np.isnan(x)
+    return np.where(nan, x, rounded) if np.count_nonzero(nan) else rounded

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from triton._C.libtriton import interpreter as native
 
-__all__ = ["load", "store"]
+__all__ = ["load", "memory", "store"]
 
 _SMALLEST = 512
 """Below so many lanes the native loop is faster."""
@@ -23,6 +23,18 @@ class _Memory:
         self.__array_interface__ = {"data": data, "shape": (count,), "typestr": dtype.str, "version": 3}
 
 
+def memory(address: int, count: int, dtype: Any, *, read_only: bool = False) -> Any:
+    """Raw memory as an array, which does not keep it alive.
+
+    Args:
+        address: of the first element.
+        count: of elements.
+        dtype: one of NumPy's own.
+        read_only: whether nobody may write to it.
+    """
+    return np.asarray(_Memory(address, count, dtype, read_only=read_only))
+
+
 def load(at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
     """The elements at the addresses `at`, uint64; where `keep` is false `fill`, or 0 where that is None.
 
@@ -36,8 +48,8 @@ def load(at: Any, keep: Any, fill: Any, dtype: Any) -> Any:
     span = _span(at if whole else at[keep], dtype, read_only=True)
     if span is None:
         return native.load(at, keep, np.zeros(at.shape, dtype) if fill is None else fill, dtype)
-    memory, first = span
-    found = memory.take(_places(at, first, dtype), mode="clip")
+    words, first = span
+    found = words.take(_places(at, first, dtype), mode="clip")
     return found if whole else np.where(keep, found, dtype.type(0) if fill is None else fill)
 
 
@@ -55,8 +67,8 @@ def store(at: Any, data: Any, keep: Any) -> None:
     if span is None:
         native.store(at, data, keep)
         return
-    memory, first = span
-    memory[_places(own, first, data.dtype)] = data if whole else data[keep]
+    words, first = span
+    words[_places(own, first, data.dtype)] = data if whole else data[keep]
 
 
 def _span(own: Any, dtype: Any, *, read_only: bool) -> tuple[Any, int] | None:
@@ -67,7 +79,7 @@ def _span(own: Any, dtype: Any, *, read_only: bool) -> tuple[Any, int] | None:
     if dtype.itemsize > 1 and int(np.bitwise_or.reduce((own - np.uint64(first)).ravel())) % dtype.itemsize:
         return None
     count = (last - first) // dtype.itemsize + 1
-    return np.asarray(_Memory(first, count, dtype, read_only=read_only)), first
+    return memory(first, count, dtype, read_only=read_only), first
 
 
 def _places(at: Any, first: int, dtype: Any) -> Any:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from flashverify.interpreter.layer import Launch
-
-__all__ = ["NUMBERS", "by_value", "chunks", "key_of_partition"]
+__all__ = ["NUMBERS", "by_value", "chunks", "kind_of"]
 
 NUMBERS = frozenset({int, float, bool, str, type(None)})
 """Classes of the arguments of launches that are constants."""
 
 
-def key_of_partition(fn: Any, launch: Launch) -> tuple[Any, ...]:
-    """What tells launches apart that are likely to part ways in the same places: everything but the data."""
-    values = ((x.__class__, x) if x.__class__ in NUMBERS else _form_of(x) for _, x in launch.leaves)
-    return (fn, launch.grid, *values)
-
-
-def _form_of(x: Any) -> str:
-    return "*" if isinstance(x, torch.Tensor) else repr(x)
+def kind_of(x: Any) -> Any:
+    """What tells an argument from others whose launches may part ways elsewhere: everything but the data."""
+    return (x.__class__, x) if x.__class__ in NUMBERS else "*" if isinstance(x, torch.Tensor) else repr(x)
 
 
 def chunks(group: Any, size: int) -> list[Any]:

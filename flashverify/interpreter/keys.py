@@ -13,7 +13,7 @@ from flashverify.interpreter.hooks import stock, tl
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["hold", "key_of", "named_tuple", "token_of"]
+__all__ = ["form_of", "hold", "key_of", "named_tuple", "token_of"]
 
 _TENSOR, _CONSTEXPR, _TUPLE = tl.core.tensor, tl.core.constexpr, tl.core.tuple
 _EXACT = frozenset({int, bool, str, type(None)})
@@ -67,7 +67,7 @@ class _NoInputs(list[Any]):
 _no_inputs = _NoInputs()
 
 
-def _form_of(value: Any, inputs: list[Any]) -> int:
+def form_of(value: Any, inputs: list[Any]) -> int:
     """A number for what a tuple with names holds besides the elements of its tensors: the same for the same alone."""
     found = _held.get(id(value))
     if found is not None:
@@ -84,9 +84,15 @@ def _form_of(value: Any, inputs: list[Any]) -> int:
     return number
 
 
-def hold(values: Iterable[Any]) -> None:
-    """Know the forms of the tuples with names among the arguments of a launch, until told of others; they do not change meanwhile."""
+def hold(values: Iterable[Any], known: dict[int, tuple[Any, int, list[Any]]] | None = None) -> None:
+    """Know the forms of the tuples with names among the arguments of a launch, until told of others; they do not change meanwhile.
+
+    Args:
+        values: the arguments whose forms have to be told.
+        known: those of others, as they are kept.
+    """
     _held.clear()
+    _held.update(known or {})
     _hold(values)
 
 
@@ -96,7 +102,7 @@ def _hold(values: Iterable[Any]) -> None:
             _hold(value)
             inputs: list[Any] = []
             with contextlib.suppress(KeyError):
-                _held[id(value)] = (value, _form_of(value, inputs), inputs)
+                _held[id(value)] = (value, form_of(value, inputs), inputs)
 
 
 def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
@@ -109,7 +115,7 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
         elif kind in _EXACT:
             parts += (kind, value)
         elif kind in _NAMED:
-            parts += (kind, _form_of(value, inputs))
+            parts += (kind, form_of(value, inputs))
         elif kind is _CONSTEXPR:
             held = value.value
             if held.__class__ in _EXACT:
@@ -139,7 +145,7 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
             parts += (kind, value.constants)
             _append(parts, value.tensors, inputs)
         elif named_tuple(kind):
-            parts += (kind, _form_of(value, inputs))
+            parts += (kind, form_of(value, inputs))
         else:
             raise KeyError(value)
 
@@ -166,8 +172,9 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs:
     """
     parts = [function]
     try:
-        if not kwargs and len(args) == 2 and args[0].__class__ is _TENSOR and args[1].__class__ is _TENSOR:
-            key = (function, token_of(args[0]), token_of(args[1]))
+        if len(args) == 2 and args[0].__class__ is _TENSOR and args[1].__class__ is _TENSOR and not kwargs:
+            one, other = args
+            key = (function, one.__dict__.get("token") or token_of(one), other.__dict__.get("token") or token_of(other))
             inputs += args
             return key
         _append(parts, args, inputs)

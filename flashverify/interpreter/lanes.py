@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flashverify.interpreter.late import spread
+
 if TYPE_CHECKING:
     from flashverify.interpreter.late import Outer
     from flashverify.interpreter.memory import Argument
 
-__all__ = ["Lanes", "lanes_inside"]
+__all__ = ["Lanes", "lanes_inside", "outside", "rows_inside", "where_outside"]
 
 
 class Lanes(NamedTuple):
@@ -21,11 +23,13 @@ class Lanes(NamedTuple):
         argument: the tensor.
         places: see `Argument.places`; of the first lane of each row, where there are rows.
         width: lanes of a row, which follow each other in memory; 0 where `places` are those of single lanes.
+        whole: whether no lane is known to be masked off.
     """
 
     argument: Argument
     places: Any
     width: int = 0
+    whole: bool = False
 
     def taken(self, words: Any) -> Any:
         """The elements of the lanes; anything in lanes that are outside the tensor, which are masked off.
@@ -35,9 +39,12 @@ class Lanes(NamedTuple):
         """
         if not self.width:
             return words.take(self.places.view(np.int64), mode="clip")
-        count = words.size - self.width + 1
-        rows = np.ndarray((count, self.width), words.dtype, words, 0, words.strides * 2)
-        return rows[np.minimum(np.maximum(self.places, 0), count - 1)]
+        rows = self.rows(words)
+        return rows[self.places if self.whole else np.minimum(np.maximum(self.places, 0), len(rows) - 1)]
+
+    def rows(self, words: Any) -> Any:
+        """What begins at each element of an array that a row of lanes can begin at, `[places, width]`: all in the memory of the array."""
+        return np.ndarray((words.size - self.width + 1, self.width), words.dtype, words, 0, words.strides * 2)
 
 
 def lanes_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
@@ -50,20 +57,50 @@ def lanes_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
     """
     if argument.size != ptrs.size:
         return None
-    rows, width = argument.places(ptrs.pointers, signed=True), ptrs.shape[-1]
-    if (
-        all(map(operator.le, keep.shape, rows.shape))
-        and argument.extent >= width
-        and (first := ptrs.first_column()) is not None
-    ):
-        starts = rows + first
-        kept = starts if np.count_nonzero(keep) == keep.size else starts[np.broadcast_to(keep, starts.shape)]
-        if not kept.size or (
-            np.minimum.reduce(kept, axis=None) >= 0
-            and np.maximum.reduce(kept, axis=None) <= argument.extent - width
-            and (argument.own is None or argument.owns_rows(kept, width))
-        ):
-            return Lanes(argument, starts[..., 0], width)
+    rows = argument.places(ptrs.pointers, signed=True)
+    found = _rows_inside(argument, rows, ptrs, keep)
+    if found is not None:
+        return found
     places = rows + ptrs.offsets.astype(np.int64, copy=False)
     strange = argument.strange(places.view(np.uint64))
     return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None
+
+
+def rows_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
+    """The same of whole rows alone: None where a row is not masked off, or kept, in one piece."""
+    if argument.size != ptrs.size:
+        return None
+    return _rows_inside(argument, argument.places(ptrs.pointers, signed=True), ptrs, keep)
+
+
+def _rows_inside(argument: Argument, rows: Any, ptrs: Outer, keep: Any) -> Lanes | None:
+    width = ptrs.shape[-1]
+    if argument.extent < width or not all(map(operator.le, keep.shape, rows.shape)):
+        return None
+    first = ptrs.first_column()
+    if first is None:
+        return None
+    starts = rows + first if first else rows
+    whole = np.count_nonzero(keep) == keep.size
+    kept = starts if whole else starts[spread(keep, starts.shape)]
+    inside = not kept.size or (
+        np.maximum.reduce(kept.view(np.uint64), axis=None) <= argument.extent - width  # one before the tensor is beyond
+        and (argument.own is None or argument.owns_rows(kept, width))
+    )
+    return Lanes(argument, starts[..., 0], width, whole) if inside else None
+
+
+def outside(argument: Argument, at: Any) -> Any:
+    """Which addresses are not of the tensor's elements, a bool array."""
+    found = argument.strange(argument.places(at))
+    return np.zeros(at.shape, bool) if found is None else found
+
+
+def where_outside(argument: Argument, address: int) -> str:
+    """Where an address outside the tensor's elements lies, in words."""
+    element = argument.element(address)
+    if element < 0:
+        return f"{-element} elements before the tensor"
+    if element >= argument.extent:
+        return f"{element - argument.extent + 1} elements past the end of the tensor"
+    return "in a gap between the elements of the tensor"

@@ -10,7 +10,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from flashverify.interpreter.hooks import InterpreterBuilder, tl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
         programs: flat numbers of the programs that run now, along the leading axis; program (x, y, z) of a grid
             (X, Y, Z) is number (x * Y + y) * Z + z.
         active: the places of `programs` among those of the attempt, where others wait behind a loop; else None.
-        journal: stores of the attempt, oldest first; None where nothing will be taken back.
+        journal: what takes the stores of the attempt back, oldest first; None where nothing will be taken back.
     """
 
     traces = False
@@ -151,7 +151,7 @@ class Layer(InterpreterBuilder):  # type: ignore[misc]
     lockstep = False
     programs: NDArray[np.int64]
     active: Any = None
-    journal: list[tuple[Any, Any, Any]] | None = None
+    journal: list[Callable[[], None]] | None = None
 
     def on_open(self) -> None:
         """The session begins."""

@@ -178,6 +178,10 @@ class Lockstep(Layer):
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
         """Store in every program, in their order."""
         every = self.programs  # makes the leading axis that of all programs
+        if ptrs.__class__ is Outer and ptrs.shape[0] == len(every) and _fits(ptrs, mask):
+            data, _ = _aligned(value.data, every)
+            keep = Spread(part_of(mask), ptrs.shape, None)
+            return super().create_masked_store(ptrs, handle(data, value.dtype), keep, *rest, **options)
         at, data, keep, _ = _aligned(ptrs.data, value.data, as_array(mask), every)
         return super().create_masked_store(
             handle(at, ptrs.dtype), handle(data, value.dtype), handle(keep, None), *rest, **options

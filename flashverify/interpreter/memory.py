@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import os
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.interpreter.gather import memory
 from flashverify.interpreter.hooks import triton_root
 from flashverify.interpreter.layer import Layer
 from flashverify.sparse_memory import zeros
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Argument", "Place", "Replayed", "Tagged", "inner_place", "place", "program_of"]
 
 _REMEMBERED = 256
-_FAR = 1 << 28  # elements from which on a layout is not kept
+_FAR = 1 << 28  # elements from which on a layout is kept for a pass or two
+_REMEMBERED_FAR = 8
 _OUTSIDE = (str(Path(__file__).parent), triton_root(), str(Path(np.__file__).parent))
 _passed: dict[str, bool] = {}
 
@@ -125,6 +126,8 @@ class _Layout:
 
 
 _layouts: dict[Any, _Layout] = {}
+_far_layouts: dict[Any, _Layout] = {}
+"""Of tensors that span far more memory than they touch: a page or so for each of their rows."""
 
 
 class Argument:
@@ -145,13 +148,13 @@ class Argument:
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
         key = (tensor.shape, tensor.stride())
-        layout = _layouts.get(key)
+        layout = _layouts.get(key) or _far_layouts.get(key)
         if layout is None:
             layout = _Layout(*key)
-            if layout.extent < _FAR:
-                if len(_layouts) >= _REMEMBERED:
-                    _layouts.clear()
-                _layouts[key] = layout
+            kept, most = (_layouts, _REMEMBERED) if layout.extent < _FAR else (_far_layouts, _REMEMBERED_FAR)
+            if len(kept) >= most:
+                kept.clear()
+            kept[key] = layout
         self.name, self.tensor, self.base, self.size = name, tensor, tensor.data_ptr(), tensor.element_size()
         self.extent, self.own = layout.extent, layout.own
         self.shift = self.size.bit_length() - 1
@@ -163,8 +166,7 @@ class Argument:
         if dtype.itemsize != self.size or not self.extent:
             return None
         if self._words is None:
-            memory: Any = (ctypes.c_char * (self.extent << self.shift)).from_address(self.base)
-            self._words = np.frombuffer(memory, dtype)
+            self._words = memory(self.base, self.extent, dtype)
         elif self._words.dtype != dtype:
             self._words = self._words.view(dtype)
         return self._words

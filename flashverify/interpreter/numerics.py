@@ -172,19 +172,24 @@ class Numerics(Layer):
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *_rest: Any, **_options: Any) -> Any:
         """Store; while there is a journal, what was there before is kept in it."""
-        at, data, keep = _owned(ptrs.data), _owned(value.data), _owned(as_array(mask))
-        if self.journal is not None:
-            bits = _UINT[data.itemsize]
-            self.journal.append((at, self._loaded(handle(at, None), keep, None, bits), keep))
+        data = value.data
         words = None if self.within is None else self.within.argument.words(_opaque(data.dtype))
         if words is not None:
-            places = self.within.places.view(np.int64)
-            if np.count_nonzero(keep) == keep.size:
-                words[places] = data.view(words.dtype)
-            else:
-                words[places[keep]] = data[keep].view(words.dtype)
-            return None
-        return gather.store(at, data.view(_opaque(data.dtype)), keep)
+            places, keep = self.within.places.view(np.int64), part_of(mask)
+            if self.within.width:
+                words, keep = self.within.rows(words), keep[..., 0]
+            if np.count_nonzero(keep) != keep.size:
+                keep = spread(keep, places.shape)
+                places, data = places[keep], data[keep]
+            if self.journal is not None:
+                self.journal.append(functools.partial(words.__setitem__, places, words[places]))
+            words[places] = data.view(words.dtype)
+            return
+        at, data, keep = _owned(ptrs.data), _owned(data), _owned(as_array(mask))
+        if self.journal is not None:
+            before = gather.load(at, keep, None, _UINT[data.itemsize])
+            self.journal.append(functools.partial(native.store, at, before, keep))
+        gather.store(at, data.view(_opaque(data.dtype)), keep)
 
     def _loaded(self, ptrs: Any, mask: Any, fill: Any, dtype: Any) -> Any:
         """The elements at addresses; `fill`, or 0, where they are masked off."""
@@ -193,6 +198,8 @@ class Numerics(Layer):
             at = ptrs.data
             return gather.load(at, as_array(mask), fill if fill is None else spread(fill, at.shape), dtype)
         found = self.within.taken(words)
+        if self.within.whole:
+            return found
         keep = part_of(mask)
         if np.count_nonzero(keep) == keep.size:
             return found
@@ -205,8 +212,7 @@ class Numerics(Layer):
     def undo(self) -> None:
         """Take back the stores of the journal."""
         while self.journal:
-            ptrs, before, keep = self.journal.pop()
-            native.store(ptrs, before, keep)
+            self.journal.pop()()
 
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
         """An atomic operation; on bf16, which Triton's compiled code lacks, only the addition.

@@ -150,6 +150,7 @@ class Recording:
             self._decide(sources[number], given[number])
 
         slots = [*sources, *map(Slot, range(first, first + len(inner.shapes) - inputs))]
+        complete = all(source is not None for source in sources)
 
         def moved(source: Any) -> Any:
             return slots[source.number] if source.__class__ is Slot else source
@@ -157,8 +158,10 @@ class Recording:
         self.shapes += inner.shapes[inputs:]
         self.elements = max(self.elements, inner.elements)
         for step in inner.steps:
-            args, kwargs = [moved(x) for x in step.args], {name: moved(x) for name, x in step.kwargs.items()}
-            self.opaque |= None in (*args, *kwargs.values())
+            args = [slots[x.number] if x.__class__ is Slot else x for x in step.args]
+            kwargs = {name: moved(x) for name, x in step.kwargs.items()} if step.kwargs else step.kwargs
+            if not complete:
+                self.opaque |= any(x is None for x in (*args, *kwargs.values()))
             outs = [first + number - inputs for number in step.outs]
             place = (step.place or inner_place()) if self.placed and step.name in _PLACED else None
             rest = (step.several, step.ufunc, place, step.size, step.astype, step.settled)

@@ -10,7 +10,7 @@ import numpy as np
 
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
-from flashverify.interpreter.lanes import Lanes, lanes_inside
+from flashverify.interpreter.lanes import Lanes, lanes_inside, outside, rows_inside, where_outside
 from flashverify.interpreter.late import Outer, part_of
 from flashverify.interpreter.memory import Argument, place, program_of
 from flashverify.interpreter.numerics import as_array
@@ -93,9 +93,12 @@ class Sanitizer(Repeating):
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
         """Store to the tensor's own elements, which no other program writes."""
-        keep, self.within = self._written("store", ptrs, as_array(mask))
+        self.within = self._rows_written(ptrs, part_of(mask)) if ptrs.__class__ is Outer else None
+        if self.within is None:
+            keep, self.within = self._written("store", ptrs, as_array(mask))
+            mask = handle(keep, None)
         try:
-            return super().create_masked_store(ptrs, value, handle(keep, None), *rest, **options)
+            return super().create_masked_store(ptrs, value, mask, *rest, **options)
         finally:
             self.within = None
 
@@ -140,13 +143,7 @@ class Sanitizer(Repeating):
             return keep, lanes
         if self.watched.wraps is not None:
             self.watched.wraps.look(self, access, argument, at, strange)
-        element = argument.element(at.flat[strange.argmax()])
-        if element < 0:
-            detail = f"{-element} elements before the tensor"
-        elif element >= argument.extent:
-            detail = f"{element - argument.extent + 1} elements past the end of the tensor"
-        else:
-            detail = "in a gap between the elements of the tensor"
+        detail = where_outside(argument, at.flat[strange.argmax()])
         self._report("out-of-bounds", access, argument, at, strange, detail)
         return keep & ~strange, lanes
 
@@ -163,13 +160,23 @@ class Sanitizer(Repeating):
             self._report("double-write", access, argument, at, bad, f"{self._writer(writer)} writes the element too")
         return keep, lanes
 
+    def _rows_written(self, ptrs: Outer, keep: Any) -> Lanes | None:
+        """Where rows that are stored whole lie; None where lanes have to be told one by one, an access that is reported among them."""
+        argument: Argument | None = getattr(ptrs.dtype, "argument", None)
+        if argument is None or self._state(argument).is_input:
+            return None
+        lanes = rows_inside(argument, ptrs, keep)
+        if lanes is None or not self._state(argument).shadow.claim_rows(lanes, keep, self._owners(lanes.places)):
+            return None
+        return lanes
+
     def _synchronised(self, ptrs: Any, keep: Any, sem: Any, scope: Any) -> Any:
         """The lanes of an atomic operation that are inside their tensor, with the order that it makes among programs."""
         argument = self.argument(ptrs, keep)
         if argument is None or scope.name == "CTA" or sem.name == "RELAXED":
             return self._written("atomic", ptrs, keep)[0]
         shadow, program = self._state(argument).shadow, int(self.programs[0])
-        places = shadow.places(ptrs.data, keep & ~_strange(argument, ptrs.data))
+        places = shadow.places(ptrs.data, keep & ~outside(argument, ptrs.data))
         if sem.name != "RELEASE":
             self._order.acquire(program, shadow, places)
         inside, _ = self._written("atomic", ptrs, keep)
@@ -226,11 +233,6 @@ class Sanitizer(Repeating):
 
     def _report(self, kind: Kind, access: str, argument: Argument | None, at: Any, bad: Any, detail: str) -> None:
         self.watched.add(report(self.launch, self.programs, kind, access, argument, at, bad, detail))
-
-
-def _strange(argument: Argument, at: Any) -> Any:
-    found = argument.strange(argument.places(at))
-    return np.zeros(at.shape, bool) if found is None else found
 
 
 @contextlib.contextmanager

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.interpreter.formats import is_float
+from flashverify.interpreter.late import spread
 from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flashverify.interpreter.lanes import Lanes
     from flashverify.interpreter.memory import Argument
     from flashverify.interpreter.ordering import Order
     from flashverify.interpreter.reports import Watch
@@ -63,10 +65,12 @@ class Shadow:
             self._writers = zeros(self.size, np.int32)
         writers, whole = self._writers, np.count_nonzero(keep) == keep.size
         places = self._at(at if whole else at[keep]).reshape(-1)
-        own = np.broadcast_to(owners, at.shape)
+        own = spread(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
-        clash = (before != 0) & (before != own)
+        clash = np.zeros(before.shape, bool)
+        if np.count_nonzero(before):
+            clash = (before != 0) & (before != own)
         if np.count_nonzero(clash):
             clash[clash] = self._order.apart(before[clash], own[clash])
         if atomic:
@@ -83,6 +87,31 @@ class Shadow:
             bad = np.zeros(at.shape, bool)
             bad[keep] = clash
             yield bad, int(before[clash.argmax()])
+
+    def claim_rows(self, lanes: Lanes, keep: Any, owners: Any) -> bool:
+        """Note a store of whole rows; nothing, and False, where somebody has written there, or two programs of this very store do.
+
+        Args:
+            lanes: of the store, all of them inside the storage where `keep`.
+            keep: which rows are stored, broadcastable to them, with an axis of 1 behind.
+            owners: segments of the rows, broadcastable.
+        """
+        if self._writers is None:
+            self._writers = zeros(self.size, np.int32)
+        argument, places = lanes.argument, lanes.places
+        first = (argument.base - self._start) >> self._shift
+        writers = lanes.rows(self._writers[first : first + argument.extent])
+        own = spread(owners, places.shape)
+        if not lanes.whole:
+            kept = spread(keep[..., 0], places.shape)
+            places, own = places[kept], own[kept]
+        if np.count_nonzero(writers[places]):
+            return False
+        writers[places] = own[..., None]
+        if np.count_nonzero(writers[places] != own[..., None]):
+            writers[places] = 0
+            return False
+        return True
 
     def note(self, access: Any, at: Any, keep: Any, owners: Any) -> None:
         """Remember a load until the end of the launch, while there is room.

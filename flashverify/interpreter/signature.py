@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triton.runtime.jit import _normalize_ty
 
 from flashverify.interpreter.hooks import tl
 from flashverify.interpreter.layer import field_name, fields_of
+
+if TYPE_CHECKING:
+    from flashverify.interpreter.records import Record
 
 __all__ = ["Signature"]
 
@@ -29,6 +32,7 @@ class Signature:
         constexprs: names of those that are constants.
         types: that scalars declare, by name.
         integers: arguments that were made, by name and value.
+        records: likewise tuples with names, by name and `records.contents`.
         fields: names of what a tuple holds, by the name and the class of the tuple and how much it holds.
     """
 
@@ -43,6 +47,7 @@ class Signature:
         for name, annotation in fn.__annotations__.items():
             self.types |= _declared_fields(name, _meant(annotation, fn.__globals__))
         self.integers: dict[tuple[str, int], Any] = {}
+        self.records: dict[tuple[Any, ...], Record] = {}
         self.fields: dict[tuple[str, type, int], tuple[str, ...]] = {}
 
     def fields_of(self, name: str, value: tuple[Any, ...]) -> tuple[str, ...]:

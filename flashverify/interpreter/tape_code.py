@@ -37,9 +37,7 @@ _REMEMBERED = 1 << 13
 def new_tensor(template: dict[str, Any], held: Any) -> Any:
     """A tensor with the attributes of a template around a handle."""
     made = object.__new__(_TENSOR)
-    attributes = template.copy()
-    attributes["handle"] = held
-    made.__dict__ = attributes
+    made.__dict__ = {**template, "handle": held}
     return made
 
 

@@ -34,7 +34,10 @@ _NARROWEST = 64
 
 def in_order(options: Options, **tensors: torch.Tensor) -> dict[str, torch.Tensor]:
     """The tensors with their axes in the order (batch, head, sequence, channel)."""
-    return {name: x.permute(axes(options.layout)) for name, x in tensors.items()}
+    order = axes(options.layout)
+    if order == (0, 1, 2, 3):
+        return tensors
+    return {name: x.permute(order) for name, x in tensors.items()}
 
 
 def views(tensors: dict[str, torch.Tensor]) -> dict[str, View]:

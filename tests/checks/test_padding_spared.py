@@ -1,4 +1,4 @@
-"""Launches that need not run: only passes of the check `padding` have them, and no read of padding is hidden by them."""
+"""Launches that need not run: passes of the checks `padding` and `reuse` have them, and no read of padding is hidden by them."""
 
 import dataclasses
 import sys
@@ -70,7 +70,7 @@ def test_a_kernel_that_reads_no_padding_runs_in_the_base_pass_alone(spared, sess
     assert session.attempts == begun + 2
 
 
-def test_no_check_but_padding_has_a_launch_spared(spared, monkeypatch):
+def test_no_check_but_padding_and_reuse_has_a_launch_spared(spared, monkeypatch):
     watching, passes = execution._watching, Counter()
 
     def counted(*args, **asked):
@@ -82,15 +82,15 @@ def test_no_check_but_padding_has_a_launch_spared(spared, monkeypatch):
     result = judge_case(attend(), CASE, Plan())
 
     assert result.failures == ()
-    assert set(spared) == {"padding"}
+    assert {name.split(".")[0] for name in spared} == {"padding", "reuse"}
     assert passes["base pass", True, False] == 1
-    assert {name for name, _, known in passes if known} == {"padding"}
+    assert {name.split(".")[0] for name, _, known in passes if known} == {"padding", "reuse"}
     assert {name for name, noted, _ in passes if noted} == {"base pass"}
     assert {"determinism", "relations", "reuse"} <= {name.split(".")[0] for name, *_ in passes}
 
 
-def test_padding_alone_says_that_its_passes_load_alike():
-    assert [spec.name for spec in CHECK_SPECS if spec.loads_alike] == ["padding"]
+def test_padding_and_reuse_say_that_their_passes_load_alike():
+    assert [spec.name for spec in CHECK_SPECS if spec.loads_alike] == ["padding", "reuse"]
 
 
 def test_a_base_pass_that_nobody_compares_under_other_padding_notes_nothing(monkeypatch):

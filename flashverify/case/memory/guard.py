@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -103,12 +104,10 @@ class Guard:
         """The poison of a tensor, a signed integer; None where the tensor cannot be guarded."""
         import torch
 
-        dtype = str(tensor.dtype).removeprefix("torch.")
         if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.numel() == 0:
             return None
-        if dtype not in _POISON or (tensor.device.type == "cpu" and tensor.is_pinned()):
-            return None
-        return _signed(_POISON[dtype][self.pattern], 8 * tensor.itemsize)
+        poison = _poison(tensor.dtype, self.pattern)
+        return None if tensor.device.type == "cpu" and tensor.is_pinned() else poison
 
     def is_guarded(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` lies in memory that this guard surrounds."""
@@ -173,6 +172,13 @@ def guard_outputs(*, pattern: int = 0) -> Iterator[Guard]:
     guard = Guard(pattern)
     with guard_mode(guard):
         yield guard
+
+
+@functools.cache
+def _poison(dtype: torch.dtype, pattern: int) -> int | None:
+    """The bits of a dtype that nobody has written, a signed integer; None where it has none."""
+    words = _POISON.get(str(dtype).removeprefix("torch."))
+    return None if words is None else _signed(words[pattern], 8 * dtype.itemsize)
 
 
 def _signed(word: int, bits: int) -> int:

@@ -176,5 +176,6 @@ SPEC = CheckSpec(
     run=_run,
     of_right_passes=True,
     shared_out=True,
+    loads_alike=True,
     remark=_remark,
 )

@@ -49,6 +49,8 @@ class Other:
 def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: bool = False) -> Iterator[Verdict]:
     """The case, then the others at the same addresses, up to the first that fails, then the case again.
 
+    The subject is called each time. Of the case again, an interpreted launch that loads what it loaded in the base pass is not run.
+
     Args:
         first: the base pass.
         name: of the question.
@@ -69,13 +71,13 @@ def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: b
                 continue
             failing = next(iter(shape_failures(execution)), None) or first_failure(subject, execution)
             if elsewhere and failing is None:
-                again = list(_elsewhere(subject, base.problem))
+                again = list(_elsewhere(first))
         verdicts = [] if failing is None else list(_answered(first, name, other, failing))
         yield from verdicts
         if verdicts:
             break
     what = f"a call after one with equal shapes and {' and one with '.join(said)}"
-    for each in again or [execute(subject, base.problem, pattern=1)]:
+    for each in again or [execute(subject, base.problem, pattern=1, known=first.known)]:
         verdicts = list(same(subject, base, each, name, what))
         yield from verdicts
         if verdicts:
@@ -104,12 +106,13 @@ def _raises(subject: Subject, case: Case) -> bool:
     return False
 
 
-def _elsewhere(subject: Subject, problem: Problem) -> Iterator[Execution]:
+def _elsewhere(first: BasePass) -> Iterator[Execution]:
     """The case in memory of its own: in new tensors, and in the same tensor objects."""
+    subject, problem = first.subject, first.execution.problem
     fresh, _arena = materialize(problem.case, subject.device())
-    yield dataclasses.replace(execute(subject, fresh, pattern=1), problem=problem)
+    yield dataclasses.replace(execute(subject, fresh, pattern=1, known=first.known), problem=problem)
     with moved(problem, fresh) as asked:
-        execution = execute(subject, asked, pattern=1)
+        execution = execute(subject, asked, pattern=1, known=first.known)
     yield dataclasses.replace(execution, problem=problem)
 
 

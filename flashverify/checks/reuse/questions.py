@@ -94,15 +94,17 @@ def _neighbours(first: BasePass, name: str, found: list[Neighbour]) -> Iterator[
 def larger_between(first: BasePass) -> Iterator[Verdict] | None:
     """A larger problem between two calls."""
     case = larger(first.subject, first.case)
-    return None if case is None else _after_larger(first.subject, first.execution, case)
+    return None if case is None else _after_larger(first, case)
 
 
-def _after_larger(subject: Subject, base: Execution, case: Case) -> Iterator[Verdict]:
+def _after_larger(first: BasePass, case: Case) -> Iterator[Verdict]:
+    subject, base = first.subject, first.execution
     problem, _ = materialize(case, subject.device())
     failing = first_failure(subject, execute(subject, problem))
     blamed = blamed_on(subject, base, failing, "larger", f"a larger problem asked after the case ({case})")
     yield from told_by_itself(subject, base.problem.case, list(blamed), (case,))
-    yield from same(subject, base, execute(subject, base.problem, pattern=1), "larger", "a call after a larger problem")
+    again = execute(subject, base.problem, pattern=1, known=first.known)
+    yield from same(subject, base, again, "larger", "a call after a larger problem")
 
 
 def backward(first: BasePass) -> Iterator[Verdict] | None:

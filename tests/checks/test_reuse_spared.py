@@ -1,0 +1,91 @@
+"""Launches that need not run in the check `reuse`: what a subject keeps reaches its kernels as something that they load or get."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from flashverify import parse_case
+from flashverify.checks import Plan, judge_case
+from flashverify.interpreter import Sanitizer, faithful
+from flashverify.interpreter.hooks import interpreting
+from flashverify.interpreter.repeating import Repeating
+from flashverify.interpreter.repeats import Known
+from tests.checks.padded_kernels import attend
+
+CASE = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 klen=4,9 seed=3")
+KEPT = {"v": "values", "k": "values", "key_lengths": "lengths"}
+"""What a subject may keep of its second call, and the question that finds it."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session():
+    if not interpreting():
+        pytest.skip("kernels are compiled in this process")
+    with faithful(Sanitizer) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spared(monkeypatch):
+    """The launches that were not run."""
+    found, repeat = [], Known.repeat
+    monkeypatch.setattr(Known, "repeat", lambda known, arguments: (found.append(known), repeat(known, arguments)))
+    return found
+
+
+def keeping(name):
+    """A subject that is right in its first two calls, and takes a part of the second one's problem in each later call."""
+    inner, numbers, kept = attend(), itertools.count(), {}
+
+    def function(p):
+        given = getattr(p, name)
+        if next(numbers) == 1:
+            kept[name] = given.clone()
+        return inner.function(dataclasses.replace(p, **kept))
+
+    return dataclasses.replace(inner, function=function)
+
+
+def found(subject, question):
+    result = judge_case(subject, CASE, Plan(checks=("accuracy", "reuse"), questions={"reuse": (question,)}))
+    return {(v.check, v.error) for v in result.failures}
+
+
+@pytest.mark.parametrize("question", ["values", "lengths", "settings", "larger"])
+def test_the_case_once_more_loads_what_it_loaded(spared, question):
+    assert found(attend(), question) == set()
+    assert spared
+
+
+@pytest.mark.parametrize("question", ["calls", "backward", "forward-between", "another-do"])
+def test_other_questions_run_every_launch(spared, question):
+    assert found(attend(), question) == set()
+    assert not spared
+
+
+@pytest.mark.parametrize(("name", "question"), KEPT.items())
+def test_what_is_kept_of_a_call_is_found_in_the_case_once_more(name, question):
+    assert found(keeping(name), question) == {("reuse", question)}
+
+
+def test_a_sparing_of_every_launch_would_hide_it(monkeypatch):
+    left, finish = {}, Repeating.on_finish
+
+    def keep(self, launch):
+        if self.watched.kept is not None:
+            left[launch.name] = [x.tensor.clone() for x in self.tensors]
+        finish(self, launch)
+
+    def spare(self, _function, launch, _meanings):
+        if self.watched.known is None:
+            return False
+        for argument, held in zip(self.tensors, left[launch.name], strict=True):
+            if not self._state(argument).is_input:
+                argument.tensor.copy_(held)
+        return True
+
+    monkeypatch.setattr(Repeating, "on_finish", keep)
+    monkeypatch.setattr(Repeating, "repeated", spare)
+
+    assert found(keeping("v"), "values") == set()
