@@ -32,7 +32,7 @@ from flashverify.diagnosis.starting import (
 from flashverify.diagnosis.state.answering import of_state
 from flashverify.diagnosis.state.pairs import fresh_number
 from flashverify.diagnosis.state.suspecting import of_a_later_call
-from flashverify.diagnosis.state.telling import OF_ONE_CALL, gone, told
+from flashverify.diagnosis.state.telling import OF_A_FIRST_CALL, gone, told
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.diagnosis.unwritten_places import unwritten_places
 from flashverify.judge.record import Diagnosis
@@ -111,7 +111,7 @@ def diagnose(
         return of_state(subject, case, verdict, first, number, end)
     found = first_scene(subject, case, verdict)
 
-    asked = cache(afresh if verdict.check in OF_ONE_CALL else lambda: None)
+    asked = cache(afresh if verdict.check in OF_A_FIRST_CALL else lambda: None)
     share = seconds if found is not None else _NOTHING_ELSE * seconds
     ask_for_state = partial(of_a_later_call, subject, case, share, clock, first, until=end, afresh=asked)
     of_a_later_one = cache(partial(attempted, "asking for state", ask_for_state, None))

@@ -15,6 +15,7 @@ from flashverify.diagnosis.readings.elsewhere.values import values_elsewhere
 from flashverify.diagnosis.starting import and_the_first
 from flashverify.diagnosis.state import suspecting
 from flashverify.diagnosis.trials import Trials
+from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.planted import Plain
 from tests.diagnosis.test_diagnosis import FORWARD, planted
 from tests.diagnosis.test_elsewhere import moved
@@ -46,6 +47,20 @@ def test_state_is_asked_about_after_names_and_not_where_a_fresh_process_fails_to
     found = diagnose(subject, *failure(subject, FORWARD), seconds=60, afresh=lambda: alone)
 
     assert (found.name, order) == ("stale-scale" if kept and asked else "scale-missing", ["name", *asked])
+
+
+@pytest.mark.parametrize(
+    ("check", "alone", "told"),
+    [("sanitizer", True, True), ("memory", True, True), ("sanitizer", None, None), ("relations", True, None)],
+)
+def test_an_access_that_a_fresh_process_shows_too_is_no_work_of_earlier_calls(check, alone, told, monkeypatch):
+    """Values behind the end of a tensor change with what lay there before, which looks like something that is kept."""
+    answers = []
+    monkeypatch.setattr(diagnosing, "of_a_later_call", lambda *_, afresh, **__: answers.append(afresh()))
+    subject, case = planted(), parse_case(FORWARD)
+    diagnose(subject, case, Verdict(check=check, status=Status.FAIL, error="read"), seconds=60, afresh=lambda: alone)
+
+    assert answers == [told]
 
 
 def test_state_is_asked_about_within_the_time_of_a_diagnosis(monkeypatch):

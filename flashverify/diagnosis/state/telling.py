@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
-__all__ = ["OF_ONE_CALL", "gone", "told"]
+__all__ = ["OF_A_FIRST_CALL", "OF_ONE_CALL", "gone", "told"]
 
 OF_ONE_CALL = ("accuracy", "nonfinite")
 """Checks that judge one call."""
+OF_A_FIRST_CALL = (*OF_ONE_CALL, "memory", "sanitizer")
+"""Checks whose failures are no work of earlier calls where a fresh process shows them too: they are seen in its first call."""
 _BEGIN = {
     "config": "The outputs depend on the launch configuration",
     "reuse": "Which thing of an earlier call is kept was not found",
