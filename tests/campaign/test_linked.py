@@ -151,6 +151,9 @@ def test_at_the_end_memory_goes_to_a_store_that_nobody_had_time_to_explain():
     assert next(waiting.needed(over=True))[:2] == (TOUCHED, WRITTEN)
 
 
+ROUNDS = Diagnosis(sentence="Errors of O look like P truncated to fp16 (ratio to that model 1.00).", evidence="Seen.")
+
+
 def test_at_the_end_two_complaints_about_one_access_are_one_finding():
     company = Company()
     seen(company, "fv1", WRITTEN)
@@ -178,6 +181,9 @@ def test_at_the_end_two_complaints_about_one_access_are_one_finding():
         (False, {"dtype": "fp32"}),
         (False, {"output": "lse"}),
         (False, {"diagnosis": Diagnosis("scale-missing")}),
+        (True, {"case": "fv1 causal=top-left", "diagnosis": ROUNDS}),
+        (False, {"case": "fv1 causal=top-left", "diagnosis": msgspec.structs.replace(ROUNDS, evidence="")}),
+        (False, {"case": "fv1 causal=top-left", "diagnosis": Diagnosis(sentence="O misses a key.", evidence="Read.")}),
     ],
 )
 def test_a_statistic_of_errors_belongs_to_small_errors_of_the_same_output_that_need_no_part(folded, changes):

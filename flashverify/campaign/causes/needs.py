@@ -9,6 +9,7 @@ from flashverify.campaign.causes.symptoms import FAR
 from flashverify.case.case import Storage
 from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.looks import looks
 from flashverify.judge.verdict import from_hex
 
 if TYPE_CHECKING:
@@ -36,15 +37,17 @@ def small_errors(key: Key, lead: FindingRecord) -> bool:
     """Whether a statistic of errors is about an output that a finding makes wrong by little, in 16 bits and everywhere.
 
     A statistic is taken of outputs within their bounds alone, so that nothing ever shows both. A finding with a name is no loss of
-    precision, nor is one whose minimal case needs a part.
+    precision, nor is one whose minimal case needs a part, unless its errors look like a known step that rounds.
     """
     if key.check != "statistics" or lead.key.check != "accuracy" or key.output != lead.key.output:
         return False
     minimal = parse_case(lead.case)
     # The number of steps in which something is summed up decides how large an error is.
     somewhere = not lead.not_minimal and needs(minimal) - {name for name, _ in minimal.launch}
-    named = lead.diagnosis is not None and lead.diagnosis.name
-    return lead.key.dtype != "fp32" and not somewhere and not named and small(lead.verdict)
+    said = lead.diagnosis
+    step = said is not None and bool(said.evidence and looks(said.sentence))
+    named = said is not None and said.name
+    return lead.key.dtype != "fp32" and (step or not somewhere) and not named and small(lead.verdict)
 
 
 def small(verdict: Verdict) -> bool:
