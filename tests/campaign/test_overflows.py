@@ -2,15 +2,18 @@
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from flashverify.campaign.causes.overflows import overflows
+from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.overflows import of_a_step, overflows
 from flashverify.campaign.protocol import Minimal, Minimise, WorkerConfig
 from flashverify.campaign.worker.minimise import minimise
 from flashverify.campaign.worker.overflow import with_plain_values
 from flashverify.case.text import format_case, parse_case
 from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
+from tests.campaign.company_seen import book
 
 NAN, OUT = Key("k", "nonfinite", "nan", "o", "fp16"), Key("k", "accuracy", "bound", "o", "fp16")
 CASE = "fv1 seq_q=2 seq_k=2 softcap=2 regime=logits-1e4 backward=no"
@@ -49,6 +52,32 @@ def test_a_case_with_plain_values_tells_where_both_need_a_part(case, cap, plain,
     if seen is not None:
         assert seen[0].values.regime == "normal"
         assert [sighting.key for sighting in seen[1]] == [OUT]
+
+
+ROUNDS = Diagnosis(sentence="Errors of O look like the logits in base 2, rounded to fp16.", evidence="Predicted.")
+
+
+@pytest.mark.parametrize(
+    ("key", "diagnosis", "belongs"),
+    [
+        (NAN, ROUNDS, True),
+        (msgspec.structs.replace(NAN, output="lse"), ROUNDS, True),
+        (msgspec.structs.replace(NAN, output="dk"), ROUNDS, False),
+        (msgspec.structs.replace(NAN, dtype="bf16"), ROUNDS, False),
+        (OUT, ROUNDS, False),
+        (NAN, msgspec.structs.replace(ROUNDS, evidence=""), False),
+        (NAN, msgspec.structs.replace(ROUNDS, sentence=ROUNDS.sentence.replace("fp16", "bf16")), False),
+        (NAN, msgspec.structs.replace(ROUNDS, name="scale-missing"), False),
+        (NAN, None, False),
+    ],
+)
+def test_what_a_kernel_rounds_to_fp16_overflows_there(key, diagnosis, belongs):
+    causes, records = book(Company(), OUT, key, diagnosis=diagnosis) if key != OUT else book(Company(), OUT)
+    words = "what it rounds to fp16 overflows"
+    lead = msgspec.structs.replace(records[OUT], diagnosis=diagnosis)
+
+    assert of_a_step(key, lead) == overflows(records[key], lead, ()) == words * belongs
+    assert [why for *_, why in causes.companions(over=True) if why == words] == [words] * belongs
 
 
 class Session:

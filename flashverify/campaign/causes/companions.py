@@ -11,6 +11,7 @@ from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.independence import lacks_parts
 from flashverify.campaign.causes.needs import needs, small, small_errors
+from flashverify.campaign.causes.overflows import of_a_step
 from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
@@ -193,6 +194,8 @@ class Companions:
             return "the same access of memory"
         if small_errors(key, lead):
             return _SMALL_ERRORS
+        if words := of_a_step(key, lead):
+            return words
         shown = self._symptoms_of(lead)
         if key.error == SHAPE and SHAPE not in {error for _, error, _ in shown}:
             return ""
