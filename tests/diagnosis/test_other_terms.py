@@ -84,6 +84,11 @@ PLANTED = {
             "dS in effect in dbias is P cap' dP - P delta: dP is multiplied by cap'",
         ),
     ),
+    "the derivative of a softcap in the weights of dV": (
+        CASE + "softcap=2 dropout=0.3",
+        {"at_heads": assign(dv=lambda s: (s.weights * s.keep * _slope(s)).mT @ s.do)},
+        ("The weights in effect in dV are P cap': the weights are multiplied by cap', the derivative of the softcap",),
+    ),
     "delta weighed once more": (
         CASE,
         {"at_ds": assign(ds=lambda s: s.weights * s.dp - s.weights**2 * _row(s.delta))},

@@ -11,6 +11,7 @@ from flashverify.diagnosis.hypothesis import Alternative
 from flashverify.diagnosis.readings.backward.dictionary import DECLARED
 from flashverify.diagnosis.readings.backward.numbers import ONE
 from flashverify.diagnosis.readings.backward.pair_places import expanded
+from flashverify.diagnosis.readings.backward.weight_variants import CAPPED
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +36,8 @@ STEPS_OF = {
 """The steps that each reading shows."""
 _SLACK = 4.0
 """Times the bounds of what is declared: other weights are exponentials of larger numbers."""
+_NOT_KEPT, _KEPT_TEXT = " without what is declared of dropout", {CAPPED: " cap'"}
+"""What the weights of dV are multiplied by, behind P, where that is not as declared."""
 OPERANDS = {"dq": "key operand", "dk": "row operand", "dv": "row operand"}
 
 
@@ -178,7 +181,7 @@ class Formula:
     def text(self, dlse: bool) -> str:
         """The formula in letters, with dLSE or without."""
         weights = "P'" if "weights" in self.changed else "P"
-        kept = "" if "kept" not in self.changed else " without what is declared of dropout"
+        kept = "" if "kept" not in self.changed else _KEPT_TEXT.get(self.changed["kept"].words, _NOT_KEPT)
         if self.output == "dv":
             return _times(self.numbers[0], weights) + kept
         names = (

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.readings.backward.variants import Value
 
-__all__ = ["kept_variants", "weight_variants"]
+__all__ = ["CAPPED", "kept_variants", "weight_variants"]
+
+CAPPED = "the weights are multiplied by cap', the derivative of the softcap"
+"""Of dV, whose sum has no such factor."""
 
 _BY_DISTANCE = ("ALiBi", "the relative bias")
 """What is added to the logits by the distance of a row and a key."""
@@ -154,7 +157,9 @@ def _at_row(words: str) -> Value:
 
 
 def kept_variants(scene: Scene) -> Iterator[Option]:
-    """What the weights of dV are multiplied by with dropout."""
+    """What the weights of dV are multiplied by: with dropout, and under a softcap."""
+    if scene.inputs.softcap:
+        yield Option(CAPPED, lambda _scene, s: s.kept * s.slope)
     if scene.case.dropout:
         yield Option(
             "the weights are neither dropped nor scaled by 1 / (1 - p)", lambda _scene, s: torch.ones_like(s.p)
