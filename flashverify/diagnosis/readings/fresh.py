@@ -49,10 +49,10 @@ def scenes_of(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Sce
     They differ in their seeds, and the first ones in their sizes.
     """
     run = list(trials.of(islice(_plainer(trials, scene.case), _TAME), share=0.8))
-    more = (make(trials.subject, scene.case) for make in (_dropped, _large, _launched, _in_parts, _bent, _rescaled))
+    more = (make(trials.subject, scene.case) for make in (_large, _launched, _in_parts, _bent, _rescaled))
     rest = () if sum(bool(s.failures) for s in run) > _FAILING else variants(trials.subject, scene.case)
     rest = chain(_set_otherwise(trials.subject, scene.case), rest)
-    run += trials.of(islice(chain(*more, rest), _RUN), share=0.85)
+    run += trials.of(chain(_dropped(trials.subject, scene.case), islice(chain(*more, rest), _RUN)), share=0.85)
     if sum(bool(s.failures) for s in run) < _SOME * len(run):  # sizes have a say
         for _ in trials.of(_at_edges(trials.subject, scene.case), share=0.9):
             pass
