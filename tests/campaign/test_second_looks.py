@@ -153,6 +153,14 @@ def test_nothing_is_looked_at_again_while_something_waits_or_when_no_case_is_jud
     assert isinstance(explainer.next(searching=True), Attribute)
 
 
+def test_a_finding_of_which_no_more_is_said_is_not_looked_at_a_third_time(campaign):
+    _, explainer, _ = campaign
+    explainer.began(0, explainer.next(searching=True))
+    explainer.ended(0)
+
+    assert explainer.next(searching=True) is None
+
+
 def test_what_says_more_is_stored_and_told(campaign, capsys):
     ledger, explainer, events = campaign
     explainer.began(0, explainer.next(searching=True))
