@@ -73,10 +73,10 @@ SAID = {
 }
 
 
-def read(other):
+def read(other, text=CASE):
     subject = type("Other", (OtherLse,), {"other": other})()
     trials = Trials(subject, 300)
-    scene = trials.scene(parse_case(CASE))
+    scene = trials.scene(parse_case(text))
     assert scene.failures.keys() == {"lse"}
     return readings(trials, scene, "lse").sentences
 
@@ -87,6 +87,16 @@ def test_of_which_keys_and_rows_an_lse_is_is_said(words):
 
     assert found
     assert found[0].startswith(words), found
+
+
+def test_an_lse_that_is_read_where_heads_stand_by_member_is_told_from_one_that_is_written_so():
+    """With as many kv heads as members of a group the two orders are one."""
+    found = read(
+        lambda s, z, lse: lse.view(lse.shape[0], -1, 2, lse.shape[2]).transpose(1, 2).reshape(lse.shape),
+        CASE.replace("heads_q=4", "heads_q=6"),
+    )
+
+    assert any("the order (kv head, member) gives, read where heads stand by (member, kv head)" in x for x in found)
 
 
 @pytest.mark.parametrize(
