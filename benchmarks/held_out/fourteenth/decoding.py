@@ -15,14 +15,14 @@ DEFECTS: tuple[Mutant, ...] = (
         subject="bundled-decode",
     ),
     Mutant(
-        name="s14_rotary_keys_shared_by_kv_heads",
+        name="s14_rotary_queries_of_the_first_row",
         file="device/latent.py",
-        before="        rope_ptr = kv_ptr + sizes.dv8 * 8\n",
-        after="        rope_ptr = kv_ptr - hk.to(tl.int64) * kv_view.head + sizes.dv8 * 8\n",
+        before="        q_rope = load_rows(q_view.ptr + sizes.dv8 * 8, q_offset, i < sizes.sq,",
+        after="        q_offset -= i.to(tl.int64) * q_view.row  # a query of a sequence\n"
+        "        q_rope = load_rows(q_view.ptr + sizes.dv8 * 8, q_offset, i < sizes.sq,",
         outputs=("o", "lse"),
-        modelled_on="DeepSeek's MLA, whose rotary keys all heads share: latent cache: the rotary channels of the keys are those of the first kv head, for every kv head; latent channels and values are right, and so is one kv head, the first of several, and a cache without a rotary part",
+        modelled_on="flashinfer-ai/flashinfer#4382: an MLA decoding of one query that was extended to several: latent cache: the rotary channels of every query are those of the first query of its head and sequence; the latent channels are its own; one query, and caches without a rotary part, are right",
         subject="bundled-latent",
-        needs=("kv_heads",),
     ),
     Mutant(
         name="s14_v_scale_in_the_first_split_alone",

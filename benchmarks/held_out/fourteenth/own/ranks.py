@@ -1,16 +1,18 @@
 """Attention whose heads are dealt out to ranks, as of tensor parallelism, in plain torch, differentiated by autograd, written for this set.
 
-Each rank has some of the kv heads, with their query heads, and computes them in fp64. It takes causal masks, key lengths, a softcap and ALiBi.
+Each rank has some of the query heads, takes the kv head of each, and computes them in fp64. It takes causal masks, key lengths, a softcap and ALiBi.
 """
+
+from itertools import pairwise
 
 import torch
 
 from flashverify import Contract, Supports, subject
 
 
-def cuts_of(kv_heads, ranks):
-    """`[ranks + 1]`: where the kv heads of each rank begin."""
-    return [kv_heads * rank // ranks for rank in range(ranks + 1)]
+def cuts_of(heads, ranks):
+    """`[ranks + 1]`: where the query heads of each rank begin."""
+    return [heads * rank // ranks for rank in range(ranks + 1)]
 
 
 def ends_of(p):
@@ -29,10 +31,9 @@ def shown(p):
 
 
 def heads_of(q, k, v, slopes, see, at, p):
-    """O and the natural LSE of the heads of a rank."""
-    group = q.shape[1] // k.shape[1]
+    """O and the natural LSE of the heads of a rank; k and v have as many, in fp64, so that gradients of a kv head are added before they are rounded."""
     counts = torch.arange(k.shape[2])[:, None] < ends_of(p)
-    k, v = (torch.where(counts, x.double(), 0.0).repeat_interleave(group, 1) for x in (k, v))
+    k, v = (torch.where(counts, x, 0.0) for x in (k, v))
     s = q.double() @ k.mT * p.scale
     if p.softcap is not None:
         s = p.softcap * torch.tanh(s / p.softcap)
@@ -60,17 +61,16 @@ def heads_of(q, k, v, slopes, see, at, p):
 )
 def ranks(p):
     """O and the natural LSE, gathered from all ranks."""
-    kv_heads, group = p.k.shape[1], p.q.shape[1] // p.k.shape[1]
+    heads, group = p.q.shape[1], p.q.shape[1] // p.k.shape[1]
     see, at = shown(p)
     o = torch.zeros(*p.q.shape[:3], p.v.shape[3], dtype=torch.float64)
     lse = torch.zeros(p.q.shape[:3], dtype=torch.float64)
-    cuts = cuts_of(kv_heads, dict(p.case.launch or ()).get("ranks", 2))
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
-        mine = slice(first * group, last * group)
+    cuts = cuts_of(heads, dict(p.case.launch or ()).get("ranks", 2))
+    for first, last in pairwise(cuts):
+        mine = slice(first, last)
         slopes = None if p.slopes is None else p.slopes[mine]
-        k, v = (x[:, first:last] for x in (p.k, p.v))
-        if first < last:
-            o[:, mine], lse[:, mine] = heads_of(p.q[:, mine], k, v, slopes, see, at, p)
+        k, v = (x.double()[:, torch.arange(first, last) // group] for x in (p.k, p.v))
+        o[:, mine], lse[:, mine] = heads_of(p.q[:, mine], k, v, slopes, see, at, p)
     return o.to(p.q.dtype), lse.float()
 
 
