@@ -34,7 +34,7 @@ DEFECTS: tuple[Mutant, ...] = (
         "        o = o * tl.where(split == 0, load_only_scale(v_codes, b, hk, k_end > 0), 1.0)\n"
         "    o_offset = split.to(tl.int64) * o_view.part",
         outputs=("o",),
-        modelled_on="sgl-project/sglang#24198: a scale that one of several paths applies: quantised decoding: where one scale of V serves a head, only the first split multiplies its result by it, the others merge what their codes give; the LSE is right, and so are one split, scales by key or block, and rows all of whose keys lie in the first split",
+        modelled_on="sgl-project/sglang#24198: a scale that one of several paths applies: quantised decoding: where one scale of V serves a head (or all) and multiplies the result, only the first split multiplies its result by it, the others merge what their codes give; the LSE is right, and so are one split, scales by key or block, codes that are scaled before the product, and rows all of whose keys lie in the first split",
         subject="bundled-quantised-decode",
     ),
     Mutant(

@@ -65,7 +65,7 @@ DEFECTS: tuple[Mutant, ...] = (
         "                levels.append(levels[parent] + 1 if parent >= 0 else 0)\n"
         "                seen.append(1 << node | sum(1 << n for n in range(node) if levels[n] < levels[node]))\n",
         outputs=_EVERY,
-        modelled_on="a draft tree that is verified level by level: a node sees itself and every earlier node of a smaller depth, not its ancestors alone, in all kernels: nodes see nodes of other branches; chains, and trees whose branches end at the first level, are right",
+        modelled_on="a draft tree that is verified level by level: a node sees itself and every earlier node of a smaller depth, not its ancestors alone, in all kernels: nodes see nodes of other branches; chains, one root with nothing but children of its own, and roots without children are right",
         needs=("tree",),
     ),
     Mutant(
