@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.symptoms import symptom
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from flashverify.campaign.causes.symptoms import Symptom
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key
 
-__all__ = ["access", "accesses", "kernel", "overwritten", "stores"]
+__all__ = ["access", "accesses", "one_place", "overwritten", "stores"]
 
 _ACCESS = re.compile(r"^(.*: \w+: (\w+) of [^\[]+)\[")
 """Source lines, kernel, kind and tensor in the message of a sanitizer."""
-_KERNEL = re.compile(r": (\w+): \w+ of [^\[]+\[")
+_PLACE = re.compile(r"^(\S+:\d+)(?: from \S+:\d+)*: (\w+): \w+ of ([^\[]+)\[")
+"""The innermost source line, kernel and tensor in it."""
 _OVERWRITTEN = ("guard", "touched", "input")
 """Errors of the check `memory` that stores make which lie outside their own elements."""
 
@@ -27,16 +30,33 @@ def access(message: str) -> str:
     return found[1] if found else ""
 
 
-def kernel(message: str) -> str:
-    """Which kernel loads or stores, where a message says that; empty where not."""
-    found = _KERNEL.search(message)
-    return found[1] if found else ""
-
-
 def accesses(finding: FindingRecord) -> frozenset[str]:
     """The accesses that a finding and the failures that it holds complain about."""
     messages = (finding.verdict.message, *(folded.message for folded in finding.folded))
     return frozenset(map(access, messages)) - {""}
+
+
+def one_place(found: FindingRecord, lead: FindingRecord, kept: Collection[Key] = ()) -> bool:
+    """Whether two findings complain about accesses of memory at one place, of which one finding is no more than that.
+
+    Two that are both no more than that are at one place in one kernel. Otherwise what the other one holds has to be of the same
+    innermost line of that kernel, or of several tensors there: a program that is where it should not be loads and stores many.
+
+    Args:
+        found: a finding.
+        lead: another one.
+        kept: buckets that were folded into them for company alone, which do not count.
+    """
+    led = [record for record in (found, lead) if record.key.check == "sanitizer"]
+    if not led:
+        return False
+    one, other = _places(found, kept), _places(lead, kept)
+    kernels = {kernel for _, kernel, _ in one} & {kernel for _, kernel, _ in other}
+    if len(led) == 2 and kernels:
+        return True
+    lines = {place[:2] for place in one} & {place[:2] for place in other}
+    held = other if led[0] is found else one
+    return bool(lines) or any(len({tensor for _, of, tensor in held if of == kernel}) > 1 for kernel in kernels)
 
 
 def stores(finding: FindingRecord) -> frozenset[Symptom]:
@@ -48,6 +68,14 @@ def stores(finding: FindingRecord) -> frozenset[Symptom]:
 def overwritten(key: Key) -> bool:
     """Whether memory was found to hold what a wrong store left there."""
     return key.check == "memory" and key.error in _OVERWRITTEN
+
+
+def _places(finding: FindingRecord, kept: Collection[Key]) -> set[tuple[str, str, str]]:
+    """The innermost line, the kernel and the tensor of each access that a sanitizer complains about."""
+    held = [folded for folded in finding.folded if folded.key not in kept]
+    said = ((finding.key, finding.verdict.message), *((folded.key, folded.message) for folded in held))
+    found = (_PLACE.match(message) for key, message in said if key.check == "sanitizer")
+    return {(each[1], each[2], each[3]) for each in found if each}
 
 
 def _kind(message: str) -> str:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.accesses import kernel
+from flashverify.campaign.causes.accesses import one_place
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_form, one_name
 from flashverify.campaign.causes.needs import NOT_YET, small
@@ -16,11 +16,12 @@ from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import Key
 
 __all__ = ["LOW", "has", "holds", "independent", "is_silent", "lacks_parts", "naming", "needed"]
 
@@ -49,6 +50,7 @@ def independent(
     denied: bool,
     crossed: Callable[[], bool],
     without: tuple[bool, bool] = (False, False),
+    kept: Collection[Key] = (),
 ) -> bool:
     """Whether anything shows that two findings of one subject have causes of their own.
 
@@ -63,6 +65,7 @@ def independent(
         denied: whether the diagnosis of the one that has a name does not account for the other one.
         crossed: asks whether each was seen on a case that could have shown the other one and did not.
         without: whether an experiment showed the first one without something that the case of the second one has, and the reverse.
+        kept: buckets that were folded for company alone.
     """
     checks = {found.key.check, lead.key.check}
     if checks & {*PROCESS_CHECKS, "exception"}:
@@ -78,8 +81,8 @@ def independent(
     unnamed = _unnamed(found, lead).key
     if len(names) == 2 and denied and not alike and unnamed.check in VALUES and unnamed.error != EMPTY_ROW:
         return True  # rows that see no key are no part of what a name says
-    if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
-        return False  # a program that is where it should not be loads and stores many tensors
+    if one_place(found, lead, kept):
+        return False
     apart = without[0] or _outside(found, lead, company), without[1] or _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True

@@ -54,7 +54,7 @@ class Remaining:
         """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
         for subject in dict.fromkeys(key.subject for key in self._records):
             for found, lead in self._alike(subject):
-                self._companions.keep(found.key)
+                self._companions.kept.add(found.key)
                 yield found.key, lead.key, _TRIED if self.separations.tried(found.key, lead.key) else _UNTRIED
 
     def undecided(self, subject: str, *, explained: bool) -> tuple[FindingRecord, FindingRecord] | None:
@@ -91,6 +91,7 @@ class Remaining:
             denied=said.denied(a, b) or bool({(a, bucket_of(b)), (b, bucket_of(a))} & self._denied()),
             crossed=partial(self._companions.crossed, found, lead),
             without=(said.seen_without(a, b), said.seen_without(b, a)),
+            kept=self._companions.kept,
         )
 
 
