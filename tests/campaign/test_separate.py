@@ -154,21 +154,21 @@ def test_the_explainer_has_one_experiment_made_when_the_search_is_over(tmp_path,
 
 
 def asked_of_a_name(conditions, output, says):
-    """What is said where no more than a name is asked, which is about `o` and accounts for cases where `says` holds of its conditions."""
+    """What is said where no more than a name is asked, which is about O and accounts for a failure where `says` holds of its conditions."""
+    key = msgspec.structs.replace(NAN, output=output)
 
     class Asked(Subject):
         def attributed(self, subject, case, verdict, diagnosis):
             return says(diagnosis.conditions)
 
-    session, found = Asked(lambda case: True), msgspec.structs.replace(NAN, output=output)
-    records = [FindingRecord(key, BOTH, BOTH, failing(key), "cpu", "k") for key in (OUT, NAN)]
-    if output != "o":
-        session.judge = lambda spec, case, plan: CaseResult(format_case(case), "k", "cpu", (failing(found),))
-        records[1] = FindingRecord(found, BOTH, BOTH, failing(found), "cpu", "k")
-    named = msgspec.structs.replace(records[0], diagnosis=msgspec.structs.replace(NAMED, conditions=conditions))
-    separate(session, Separate(named, records[1], only_name=True))
+        def judge(self, spec, case, plan):
+            return CaseResult(format_case(case), "k", "cpu", (failing(key),))
+
+    session, diagnosis = Asked(lambda case: True), msgspec.structs.replace(NAMED, conditions=conditions)
+    lead, found = (FindingRecord(each, BOTH, BOTH, failing(each), "cpu", "k") for each in (OUT, key))
+    separate(session, Separate(msgspec.structs.replace(lead, diagnosis=diagnosis), found, only_name=True))
     event = next(event for event in session.events if isinstance(event, Separated))
-    assert event.only_name and not event.found_alone
+    assert (event.only_name, event.found_alone, event.cause_alone) == (True, "", "")
     return event.accounts, event.wider
 
 

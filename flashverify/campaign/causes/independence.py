@@ -10,7 +10,7 @@ from flashverify.campaign.causes.accesses import one_place
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_form, one_name
 from flashverify.campaign.causes.needs import NOT_YET, small
-from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES
+from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
@@ -86,7 +86,7 @@ def independent(
     apart = without[0] or _outside(found, lead, company), without[1] or _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
-    empty = EMPTY_ROW in (found.key.error, lead.key.error)  # the sizes of a case decide whether it has such a row
+    empty = any(map(_of_empty_rows, (found, lead)))  # the sizes of a case decide whether it has such a row
     sizes = not empty and _with_less(found, lead, company) and _with_less(lead, found, company)
     second = found.key.cause or lead.key.cause  # the other cases of its bucket show the first cause
     return sizes or (of_values and not alike and not second and crossed())
@@ -111,6 +111,13 @@ def lacks_parts(found: FindingRecord, lead: FindingRecord) -> bool:
     if found.case == found.first or lead.not_minimal:
         return False
     return any(part.startswith("has ") for part in needed(lead) - _has(found.case))
+
+
+def _of_empty_rows(finding: FindingRecord) -> bool:
+    """Whether a finding is about rows that see no key, or that the subject takes for such: their LSE is -inf."""
+    key = finding.key
+    lost = (key.check, key.error, key.output) == ("nonfinite", "inf", "lse") and " is -inf " in finding.verdict.message
+    return lost or key.error == EMPTY_ROW
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
@@ -152,9 +159,13 @@ def _cases(finding: FindingRecord, company: Company) -> Iterator[str]:
 
 
 def needed(finding: FindingRecord) -> frozenset[str]:
-    """What the case of a finding has, beside sizes, a backward and values; a row only where its output has elements for each row."""
+    """What the case of a finding has, beside sizes, a backward and values.
+
+    A row is needed only where its output has elements for each row, 16 bits only where the error is small and fp32 does not show it.
+    """
     needs = _has(finding.case) - {"has backward"}
-    if not (finding.key.check == "accuracy" and small(finding.verdict)):
+    same = (each.key for each in finding.folded if symptom(each.key) == symptom(finding.key))
+    if not (finding.key.check == "accuracy" and small(finding.verdict)) or any(key.dtype == "fp32" for key in same):
         needs -= {LOW}
     if finding.key.check not in VALUES or finding.key.output not in OF_ROWS:
         needs -= {_ROWS}
