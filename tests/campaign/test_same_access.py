@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from flashverify.campaign.causes.accesses import one_place
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.sighting import Sighting
 from flashverify.campaign.protocol import Attribute, Attributed
@@ -103,3 +104,22 @@ def test_an_access_goes_to_wrong_values_with_another_access_of_that_line_in_that
 def test_an_access_of_another_line_goes_there_only_where_the_program_is_where_it_should_not_be():
     assert not with_values(OTHERS, found=BITS)
     assert with_values(OTHERS, LENGTHS, found=BITS)
+
+
+@pytest.mark.parametrize(
+    ("begun", "goes"),
+    [
+        ("address.py:34 from forward.py:78: forward_kernel", True),
+        ("address.py:34 from forward.py:79: forward_kernel", False),
+        ("address.py:34 from forward.py:78: dq_kernel", False),
+    ],
+)
+def test_an_access_goes_to_values_whose_first_number_that_is_not_finite_it_loads(begun, goes):
+    lost = Key("k", "nonfinite", "nan", "o", "fp32")
+    begin = f"o[0] is NaN where the exact value is 0 (8 of 8 elements); non-finite values begin with: loaded at {begun}: load() = nan in"
+    verdict, other = (Verdict(check="any", status=Status.FAIL, message=message) for message in (begin, LENGTHS))
+    lead, found = (FindingRecord(key, "fv1", "fv1", said, "cpu", "k") for key, said in ((lost, verdict), (READ, other)))
+
+    assert one_place(found, lead) is goes
+    wrong = msgspec.structs.replace(lead, key=WRONG)
+    assert not one_place(found, wrong), "a number that is not finite is no more than beside it"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
 from flashverify.campaign.causes.symptoms import symptom
 
@@ -18,8 +19,12 @@ __all__ = ["access", "accesses", "one_place", "overwritten", "stores"]
 
 _ACCESS = re.compile(r"^(.*: \w+: (\w+) of [^\[]+)\[")
 """Source lines, kernel, kind and tensor in the message of a sanitizer."""
-_PLACE = re.compile(r"^(\S+:\d+)(?: from \S+:\d+)*: (\w+): \w+ of ([^\[]+)\[")
-"""The innermost source line, kernel and tensor in it."""
+_LINES = r"(\S+:\d+(?: from \S+:\d+)*): (\w+): "
+"""Source lines, the innermost one first, and the kernel."""
+_PLACE = re.compile(rf"^{_LINES}\w+ of ([^\[]+)\[")
+"""These and the tensor in the message of a sanitizer."""
+_BEGIN = re.compile(rf"; non-finite values begin with: loaded at {_LINES}load\(\)")
+"""These of the load of the first number that is not finite."""
 _OVERWRITTEN = ("guard", "touched", "input")
 """Errors of the check `memory` that stores make which lie outside their own elements."""
 
@@ -41,6 +46,7 @@ def one_place(found: FindingRecord, lead: FindingRecord, kept: Collection[Key] =
 
     Two that are both no more than that are at one place in one kernel. Otherwise what the other one holds has to be of the same
     innermost line of that kernel, or of several tensors there: a program that is where it should not be loads and stores many.
+    A value that is not finite is of the place where the first such number was loaded.
 
     Args:
         found: a finding.
@@ -51,12 +57,12 @@ def one_place(found: FindingRecord, lead: FindingRecord, kept: Collection[Key] =
     if not led:
         return False
     one, other = _places(found, kept), _places(lead, kept)
-    kernels = {kernel for _, kernel, _ in one} & {kernel for _, kernel, _ in other}
+    kernels = {place.kernel for place in one} & {place.kernel for place in other}
     if len(led) == 2 and kernels:
         return True
-    lines = {place[:2] for place in one} & {place[:2] for place in other}
     held = other if led[0] is found else one
-    return bool(lines) or any(len({tensor for _, of, tensor in held if of == kernel}) > 1 for kernel in kernels)
+    several = any(len({place.tensor for place in held if place.kernel == kernel} - {""}) > 1 for kernel in kernels)
+    return several or any(a.same(b) for a, b in product(one, other))
 
 
 def stores(finding: FindingRecord) -> frozenset[Symptom]:
@@ -70,12 +76,29 @@ def overwritten(key: Key) -> bool:
     return key.check == "memory" and key.error in _OVERWRITTEN
 
 
-def _places(finding: FindingRecord, kept: Collection[Key]) -> set[tuple[str, str, str]]:
-    """The innermost line, the kernel and the tensor of each access that a sanitizer complains about."""
+class _Place(NamedTuple):
+    """Where memory is accessed; the tensor is empty where a message names only the load of a number that is not finite."""
+
+    lines: str
+    kernel: str
+    tensor: str
+
+    def same(self, other: _Place) -> bool:
+        """Whether two are of one kernel and innermost line, and where a load is named by its number alone of all lines."""
+        mine, theirs = self.lines, other.lines
+        if self.tensor and other.tensor:
+            mine, theirs = mine.split(" from ")[0], theirs.split(" from ")[0]
+        return (mine, self.kernel) == (theirs, other.kernel)
+
+
+def _places(finding: FindingRecord, kept: Collection[Key]) -> set[_Place]:
+    """Where a sanitizer complains about accesses, and where the first numbers that are not finite are loaded."""
     held = [folded for folded in finding.folded if folded.key not in kept]
     said = ((finding.key, finding.verdict.message), *((folded.key, folded.message) for folded in held))
-    found = (_PLACE.match(message) for key, message in said if key.check == "sanitizer")
-    return {(each[1], each[2], each[3]) for each in found if each}
+    accessed = (_PLACE.match(message) for key, message in said if key.check == "sanitizer")
+    begun = (_BEGIN.search(message) for key, message in said if key.check == "nonfinite")
+    found = {_Place(each[1], each[2], each[3]) for each in accessed if each}
+    return found | {_Place(each[1], each[2], "") for each in begun if each}
 
 
 def _kind(message: str) -> str:
