@@ -97,3 +97,11 @@ def test_sizes_tell_nothing_of_a_row_that_the_subject_takes_for_one_without_keys
     verdict = msgspec.structs.replace(lost.verdict, message=f"lse[0, 0, 1] is {value} where the exact value is 0")
 
     assert apart(msgspec.structs.replace(lost, verdict=verdict), finding(case=f"{PLAIN} seq_k=2")) is stay
+
+
+def test_the_right_edge_of_a_window_is_what_a_causal_mask_is_and_not_the_reverse():
+    causal, right, left = (f"{PLAIN} {part}" for part in ("causal=top-left", "window=1,0", "window=1,*"))
+
+    assert not apart(finding(case=causal), finding("accuracy empty-row o", right))
+    assert apart(finding(case=causal), finding("accuracy empty-row o", left))
+    assert needed(finding(case=right)) == {"a row", "has window"}

@@ -31,6 +31,7 @@ _SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
 _LOOKED_AT = 200
 """Cases of a failure that are looked at."""
 LOW = "16 bits"
+_CAUSAL = "has causal"
 EMPTY_ROW = "empty-row"
 """The error of values in a row that sees no key."""
 _EMPTY, _ROWS = "empty rows", "a row"
@@ -164,6 +165,8 @@ def needed(finding: FindingRecord) -> frozenset[str]:
     A row is needed only where its output has elements for each row, 16 bits only where the error is small and fp32 does not show it.
     """
     needs = _has(finding.case) - {"has backward"}
+    if parse_case(finding.case).mask.causal is None:
+        needs -= {_CAUSAL}  # the edge of its window is what it needs
     same = (each.key for each in finding.folded if symptom(each.key) == symptom(finding.key))
     if not (finding.key.check == "accuracy" and small(finding.verdict)) or any(key.dtype == "fp32" for key in same):
         needs -= {LOW}
@@ -187,7 +190,9 @@ def _has(text: str) -> frozenset[str]:
 
 
 def has(case: Case) -> frozenset[str]:
-    """What a case has that a failure may need."""
+    """What a case has that a failure may need. The right edge of a window is what kernels make a causal mask of."""
     parts = {part for part in Company.parts(case) if part.startswith("has ") or part in _SHAPES}
     rows = {_ROWS} if any(case.rows_inside or (case.seq_q,)) else set()
+    if case.mask.window is not None and case.mask.window[1] is not None:
+        parts.add(_CAUSAL)
     return frozenset(parts | rows | ({LOW} if case.dtype != "fp32" else set()))
