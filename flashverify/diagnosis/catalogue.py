@@ -39,6 +39,7 @@ from flashverify.diagnosis.hypotheses.maximum_gradient import MAXIMUM_GRADIENT
 from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
+from flashverify.diagnosis.hypotheses.packed_counts import PACKED_COUNTS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
 from flashverify.diagnosis.hypotheses.padded_tables import PADDED_TABLES
 from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
@@ -98,6 +99,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *QUANTISED,
     *PAGE_LENGTHS,
     *LENGTHS,
+    *PACKED_COUNTS,
     *PACKED_PLACES,
     *PADDED_TABLES,
     *LENGTHS_OF_OTHERS,

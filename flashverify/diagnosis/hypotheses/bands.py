@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypotheses.prefixes import PREFIXES
+from flashverify.diagnosis.hypotheses.where_masked import asked_in_some_tiles
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import visited_tiles, with_parts
 
@@ -137,7 +138,7 @@ BANDS = (
     Semantics(
         name="causal-one-key-less",
         sentence="the causal mask is shifted by one: no row sees its own key",
-        build=_one_key_less,
+        build=asked_in_some_tiles(_one_key_less),
     ),
     Semantics(name="causal-ignored", sentence="the causal mask is ignored", build=_without("causal")),
     Semantics(
@@ -158,20 +159,22 @@ BANDS = (
     Semantics(
         name="window-left-one-narrower",
         sentence="the window is one key narrower on its left side",
-        build=_window("left", -1),
+        build=asked_in_some_tiles(_window("left", -1)),
     ),
     Semantics(
-        name="window-left-one-wider", sentence="the window is one key wider on its left side", build=_window("left", 1)
+        name="window-left-one-wider",
+        sentence="the window is one key wider on its left side",
+        build=asked_in_some_tiles(_window("left", 1)),
     ),
     Semantics(
         name="window-right-one-narrower",
         sentence="the window is one key narrower on its right side",
-        build=_window("right", -1),
+        build=asked_in_some_tiles(_window("right", -1)),
     ),
     Semantics(
         name="window-right-one-wider",
         sentence="the window is one key wider on its right side",
-        build=_window("right", 1),
+        build=asked_in_some_tiles(_window("right", 1)),
     ),
     Semantics(
         name="window-left-ignored", sentence="the left side of the window is ignored", build=_window("left", None)
