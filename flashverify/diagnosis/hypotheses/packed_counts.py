@@ -27,15 +27,15 @@ _OF_ROWS, _OF_KEYS = ("o", "lse", "delta", "dq"), ("dk", "dv")
 def _counted(by: Callable[[Tensor], Tensor]) -> Callable[[Scene], Iterator[Alternative]]:
     """Other numbers of keys, and of rows as well, in a kernel of which each program stores over what the one before it stored.
 
-    Where both numbers are wrong, a row belongs to the last sequence that begins before it, which is its own one, and so does a key. What is
-    read behind the end of a buffer is not known.
+    Where both numbers are wrong, a row belongs to the last sequence that begins before it, which is its own one, and so does a key. Nothing is
+    asked of what is read behind the end of a buffer, nor of what is stored there: at the begin of the next head.
     """
 
     def build(scene: Scene) -> Iterator[Alternative]:
         tables = packed_tables(scene)
         if tables is None:
             return
-        first, count, _, rows = tables
+        first, count, begin, rows = tables
         keys, more = by(count), by(rows)
         at, last = scene.at, len(first) - 1
         own = at.row_sequence.clamp(max=last)
@@ -44,7 +44,7 @@ def _counted(by: Callable[[Tensor], Tensor]) -> Callable[[Scene], Iterator[Alter
         for number in (rows, more) if moved else (rows,):
             see = pairs_seen(scene, first, keys, at.row_sequence, at.row, number[own])
             inputs = raw(scene, replace(scene.inputs, visible=see))
-            yield Alternative(inputs=inputs, finish=_open(beyond, _OF_ROWS))
+            yield Alternative(inputs=inputs, finish=_open(beyond, _behind(begin, more, scene.case.seq_q), _OF_ROWS))
         if scene.case.grad.backward:
             yield _of_keys(scene, tables, keys, more)
 
@@ -53,7 +53,7 @@ def _counted(by: Callable[[Tensor], Tensor]) -> Callable[[Scene], Iterator[Alter
 
 def _of_keys(scene: Scene, tables: tuple[Tensor, Tensor, Tensor, Tensor], keys: Tensor, rows: Tensor) -> Alternative:
     """Gradients of keys that sum as many rows from the first one of their own sequence on."""
-    _, _, begin, _ = tables
+    first, _, begin, _ = tables
     at, mask, last = scene.at, scene.case.mask, len(begin) - 1
     own = at.key_sequence.clamp(max=last)
     row = torch.arange(scene.case.seq_q).view(1, 1, -1, 1) - begin[own][:, None, None, :]
@@ -70,19 +70,29 @@ def _of_keys(scene: Scene, tables: tuple[Tensor, Tensor, Tensor, Tensor], keys: 
         see = see & (key <= position + right)
     beyond = (begin + rows > scene.case.seq_q)[own] & (at.key_sequence <= last)
     inputs = raw(scene, replace(scene.inputs, visible=see))
-    return Alternative(inputs=inputs, finish=_open(beyond, _OF_KEYS), outputs=_OF_KEYS)
+    return Alternative(
+        inputs=inputs, finish=_open(beyond, _behind(first, keys, scene.case.seq_k), _OF_KEYS), outputs=_OF_KEYS
+    )
 
 
-def _open(where: Tensor, names: tuple[str, ...]) -> Finish | None:
-    """Asks nothing of the rows or keys `where`, `[B, S]`; None where there are none."""
-    if not bool(where.any()):
+def _behind(begin: Tensor, count: Tensor, size: int) -> int:
+    """How many rows or keys of the last sequence that reaches farthest lie behind the end of the buffer."""
+    return max(int((begin + count).max()) - size, 0)
+
+
+def _open(where: Tensor, stored: int, names: tuple[str, ...]) -> Finish | None:
+    """Asks nothing of the rows or keys `where`, `[B, S]`, and of the first `stored` ones of every head but the first; None where there are none."""
+    if not bool(where.any()) and not stored:
         return None
-    by_head = where[:, None, :]
 
     def finish(found: Expectations) -> Expectations:
-        changed = {
-            n: found[n].open(by_head if n in ("lse", "delta") else by_head.unsqueeze(-1)) for n in names if n in found
-        }
+        changed = {}
+        for name in names:
+            if name in found:
+                shape = found[name].value.shape
+                lost = where[:, None, :].expand(*shape[:3]).clone()
+                lost[:, 1:, :stored] = True
+                changed[name] = found[name].open(lost if len(shape) == 3 else lost.unsqueeze(-1))
         return found | changed
 
     return finish
