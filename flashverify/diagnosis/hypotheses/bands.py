@@ -62,12 +62,15 @@ def _window(side: str, by: int | None) -> Callable[[Scene], Iterator[Alternative
 
 
 def _without(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
+    """Without those of the parts `names` that are there; nothing where none is."""
+
     def build(scene: Scene) -> Iterator[Alternative]:
         mask = scene.case.mask
         window = mask.window or (None, None)
         there = {"causal": mask.causal, "left": window[0], "right": window[1]}
-        if all(there[name] is not None for name in names):
-            yield Alternative(inputs=with_parts(scene, **dict.fromkeys(names)))
+        dropped = [name for name in names if there[name] is not None]
+        if dropped:
+            yield Alternative(inputs=with_parts(scene, **dict.fromkeys(dropped)))
 
     return build
 
@@ -182,7 +185,11 @@ BANDS = (
     Semantics(
         name="window-right-ignored", sentence="the right side of the window is ignored", build=_window("right", None)
     ),
-    Semantics(name="window-ignored", sentence="both sides of the window are ignored", build=_without("left", "right")),
+    Semantics(
+        name="window-ignored",
+        sentence="the window is ignored, on whichever sides it has one",
+        build=_without("left", "right"),
+    ),
     Semantics(
         name="window-ignored-for-one-row",
         sentence="the window is ignored where there is a single row",
