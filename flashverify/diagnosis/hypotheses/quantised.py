@@ -25,6 +25,9 @@ __all__ = ["QUANTISED"]
 _TOGETHER = (("k",), ("v",), ("q",), ("k", "v"), ("q", "k"), ("q", "k", "v"))
 """Operands that a kernel may read wrongly in the same way."""
 
+_NO_CODE, _LEAST_BLOCK = 8.0, 16
+"""A half of 4 bits where there is no code, and the fewest channels of a tile of a matrix unit."""
+
 
 def _read(change: Callable[[Reading, Scene], Made]) -> Callable[[Scene], Iterator[Alternative]]:
     """Each operand in codes alone, and several of them, read in the ways that `change` yields: what tells it apart, values and scales."""
@@ -83,6 +86,16 @@ def _neighbour(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
         if x.per > 1:
             place = "key or row"
             yield f"by the {place} {text}", x.value(scale=x.of_groups(((at + step) // x.per).clamp(min=0)))
+    if x.groups.shape[2] * x.per == len(at):  # the last key or row reads on
+        yield "by the key or row behind, on into the next head", x.value(scale=_read_on(x, (at + 1) // x.per))
+
+
+def _read_on(x: Reading, at: Tensor) -> Tensor:
+    """The scales of the groups `at`, `[S]`, where those behind the last one of a head are read of the next head in memory; 0 behind all."""
+    batch, heads, count = x.groups.shape
+    flat = torch.cat([x.groups.flatten(), torch.zeros(count, dtype=torch.float64)])
+    begin = torch.arange(batch * heads).view(batch, heads, 1) * count
+    return flat[begin + at].unsqueeze(-1)
 
 
 def _of_tile(x: Reading, scene: Scene) -> Made:
@@ -189,9 +202,18 @@ def _nibbles(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
     low, high = (x.stored & 15).double(), (x.stored >> 4).double()
     yield "the high half first", x.value(numbers=torch.stack([high, low], -1).flatten(-2))
     yield "low halves first, then high ones", x.value(numbers=torch.cat([low, high], -1))
+    if (beyond := _block(x.numbers.shape[-1]) // 2 - low.shape[-1]) > 0:
+        filled = torch.nn.functional.pad(low, (0, beyond), value=_NO_CODE)
+        halves = torch.cat([filled, high], -1)[..., : x.numbers.shape[-1]]
+        yield "low halves first, then high ones, each filled up to half a block of channels", x.value(numbers=halves)
     yield "the low half for both", x.value(numbers=torch.stack([low, low], -1).flatten(-2))
     signed = torch.where(x.numbers > 7, x.numbers - 16, x.numbers)
     yield "in two's complement", x.value(numbers=signed, zero=0.0)
+
+
+def _block(channels: int) -> int:
+    """The channels of a tile, a power of two."""
+    return max(1 << (channels - 1).bit_length(), _LEAST_BLOCK)
 
 
 QUANTISED = (
