@@ -12,6 +12,7 @@ from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
 from flashverify.diagnosis.hypotheses.cap_gradient import CAP_GRADIENT
 from flashverify.diagnosis.hypotheses.caps import CAPS
 from flashverify.diagnosis.hypotheses.channels import CHANNELS
+from flashverify.diagnosis.hypotheses.code_formats import CODE_FORMATS
 from flashverify.diagnosis.hypotheses.cut_chains import CUT_CHAINS
 from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
@@ -46,8 +47,10 @@ from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
 from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
+from flashverify.diagnosis.hypotheses.philox_rounds import PHILOX_ROUNDS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
+from flashverify.diagnosis.hypotheses.relative_gradient import RELATIVE_GRADIENT
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
 from flashverify.diagnosis.hypotheses.ring_visits import RING_VISITS
 from flashverify.diagnosis.hypotheses.rows import ROWS
@@ -67,8 +70,10 @@ from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
 from flashverify.diagnosis.hypotheses.term_values import TERM_VALUES
 from flashverify.diagnosis.hypotheses.terms import TERMS
 from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
+from flashverify.diagnosis.hypotheses.tree_depths import TREE_DEPTHS
 from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
+from flashverify.diagnosis.hypotheses.unasked_parts import UNASKED_PARTS
 from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.wide_integers import WIDE_INTEGERS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
@@ -92,11 +97,13 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TREE_PARENTS,
     *PATTERNS,
     *PATTERN_PLACES,
+    *UNASKED_PARTS,
     *TABLE_STRIDES,
     *SELECTIONS,
     *SHARED_KV,
     *FACTORS,
     *QUANTISED,
+    *CODE_FORMATS,
     *PAGE_LENGTHS,
     *LENGTHS,
     *PACKED_COUNTS,
@@ -107,10 +114,12 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,
+    *TREE_DEPTHS,
     *TERM_VALUES,
     *SINK_PLACES,
     *CAPS,
     *RELATIVE,
+    *RELATIVE_GRADIENT,
     *SCALES,
     *CHANNELS,
     *SOFTMAX,
@@ -141,6 +150,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SINK_GRADIENT,
     *DROPOUT,
     *DRAWS,
+    *PHILOX_ROUNDS,
     *DRAWS_IN_TILES,
     *DRAWS_OF_WALKS,
     *WALKS,

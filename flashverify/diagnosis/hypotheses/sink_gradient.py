@@ -126,6 +126,12 @@ def _masked(kept: Tensor, s: Steps) -> Steps:
 
 SINK_GRADIENT = (
     Semantics(
+        name="dsink-by-lse-of-keys",
+        sentence="the weight of the sink in its gradient is relative to the LSE of the keys alone, without the sink",
+        build=by_steps(_weight(lambda s, sink: ((p := (sink - s.lse).exp()) / (1 - p)).nan_to_num(0.0, 0.0, 0.0))),
+        outputs=("dsink",),
+    ),
+    Semantics(
         name="dsink-without-weight",
         sentence="the gradient of the sink lacks the weight of the sink",
         build=by_steps(_weight(lambda s, _sink: torch.ones_like(s.lse))),

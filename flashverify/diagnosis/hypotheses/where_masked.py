@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Build = Callable[[Scene], Iterator[Alternative]]
 
-__all__ = ["asked_in_some_tiles"]
+__all__ = ["asked_in_some_tiles", "cut_tiles"]
 
 
 def asked_in_some_tiles(build: Build) -> Build:
@@ -34,19 +34,21 @@ def asked_in_some_tiles(build: Build) -> Build:
             if declared is None or wrong is None or each.inputs is None:
                 continue
             made: dict[bytes, Alternative] = {}
-            for asked, words in _cut(scene, declared):
+            for asked, tiles in cut_tiles(scene, declared):
                 mixed = torch.where(asked, wrong, declared)
                 key = bytes(mixed.numpy().tobytes())
                 made.setdefault(key, replace(each, inputs=replace(each.inputs, visible=mixed)))
-                yield replace(made[key], detail=", ".join(filter(None, (each.detail, words))))
+                yield replace(
+                    made[key], detail=", ".join(filter(None, (each.detail, f"only in {tiles} that need a mask")))
+                )
 
     return built
 
 
-def _cut(scene: Scene, declared: Tensor) -> Iterator[tuple[Tensor, str]]:
+def cut_tiles(scene: Scene, visible: Tensor) -> Iterator[tuple[Tensor, str]]:
     """The pairs of every tile that holds a visible pair and a hidden one or the end of the keys, for usual tiles, with the tiles in words."""
     at = scene.at
-    visible = declared.expand(scene.case.batch, -1, scene.case.seq_q, scene.case.seq_k)
+    visible = visible.expand(scene.case.batch, -1, scene.case.seq_q, scene.case.seq_k)
     there = (at.row < at.rows)[:, None, :, None] & (
         at.row_sequence[:, None, :, None] == at.key_sequence[:, None, None, :]
     )
@@ -60,5 +62,5 @@ def _cut(scene: Scene, declared: Tensor) -> Iterator[tuple[Tensor, str]]:
             cut = ((hidden.double() @ same) > 0) | ~whole
             yield (
                 cut & ((shown.double() @ same) > 0) & there,
-                f"only in tiles of {rows} rows and {keys} keys that need a mask",
+                f"tiles of {rows} rows and {keys} keys",
             )
