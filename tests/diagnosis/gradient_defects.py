@@ -368,7 +368,7 @@ DEFECTS = [
     ("dsink-by-lse-of-keys", SINK, sink_weight(lambda s: s.sink_weight / (1 - s.sink_weight))),
     (
         "drelative-bias-reach",
-        CASE.replace("seq_q=5", "seq_q=2") + "relative_bias=8,8",
+        CASE.replace("seq_q=5", "seq_q=2") + "relative_bias=32,128",
         {"table_gradient": by_rows},
     ),
     ("dsink-without-weight", SINK, sink_weight(lambda s: s.some.double())),
