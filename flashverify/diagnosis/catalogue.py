@@ -38,6 +38,7 @@ from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.maximum_gradient import MAXIMUM_GRADIENT
 from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
+from flashverify.diagnosis.hypotheses.merge_weights import MERGE_WEIGHTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
 from flashverify.diagnosis.hypotheses.packed_counts import PACKED_COUNTS
@@ -126,6 +127,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *LSE,
     *MERGES,
     *MERGE_PARTS,
+    *MERGE_WEIGHTS,
     *RESCALING,
     *HIDDEN_MAXIMUM,
     *MAXIMUM,
