@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from flashverify.diagnosis.hypotheses.step_builds import by_steps
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from torch import Tensor
+
+    from flashverify.diagnosis.backward_steps import Steps
+    from flashverify.diagnosis.hypotheses.step_builds import Changes
     from flashverify.diagnosis.observation import Scene
 
     Build = Callable[[Scene], Iterator[Alternative]]
@@ -27,8 +33,23 @@ def _one_sequence(which: int) -> Build:
         other = (sequence != (0 if which == 0 else int(sequence.max())))[:, None]
         dlse = None if i.dlse is None else i.dlse.masked_fill(other, 0.0)
         yield Alternative(inputs=replace(i, do=i.do.masked_fill(other.unsqueeze(-1), 0.0), dlse=dlse))
+        yield from by_steps(partial(_near_pairs, other))(scene)
 
     return build
+
+
+def _near_pairs(other: Tensor, scene: Scene) -> Changes:
+    """Of the sequences `other`, bool `[B, 1, Sq]`, the pairs whose distance is clipped count all the same."""
+    buckets, at = scene.problem.distance_buckets, scene.at
+    if buckets is not None:
+        reach = min(len(buckets) // 2, max(scene.case.seq_q, scene.case.seq_k))
+        distance = at.key[:, None, :] - (at.row + at.shift)[:, :, None]
+        lost = other.unsqueeze(-1) & (distance.abs() < reach)[:, None]
+        yield "of pairs within the reach of the table", partial(_without, lost)
+
+
+def _without(lost: Tensor, steps: Steps) -> Steps:
+    return replace(steps, dbias_ds=steps.formula().masked_fill(lost, 0.0))
 
 
 def _summed_by_distance(scene: Scene) -> Iterator[Alternative]:
