@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
+from flashverify.diagnosis.kin import one_of_a_family
 from flashverify.diagnosis.placing import WHOLE, placed
 from flashverify.diagnosis.records import Record, of_one_detail, of_one_way, settled
 from flashverify.diagnosis.related_cases import variants, windows
@@ -83,7 +84,7 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     whole = _claims_of(scene, lambda: trials.within(_SHARES["always"]))  # else conditions alone may still be learned
     records, found = _always(trials, scene, [Record(claim) for claim in whole])
     if found is not None:
-        found.claims = _of_alike_details(trials, standing(trials, scene, found.claims))
+        found.claims = one_of_a_family(_of_alike_details(trials, standing(trials, scene, found.claims)))
         if not found.claims:
             return None
     if found is not None and (fixed := of_one_way(trials, found.claims[0])) is not None:
