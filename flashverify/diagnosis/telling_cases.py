@@ -9,6 +9,7 @@ from flashverify.case.changes import change
 from flashverify.case.masks.mask import Mask
 from flashverify.case.shared_kv import shares
 from flashverify.diagnosis.grown import grown
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,8 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     found += [
         grown(case, 0, keys, regime=regime, seed=85 + keys) for keys, regime in ((9, "negative"), (40, "logits-1e4"))
     ]
-    yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
+    accepted = (each for each in found if each is not None and subject.supports.refusal(each) is None)
+    yield from sorted(accepted, key=work)  # many small ones take as long as a large one
 
 
 def _empty_rows(case: Case) -> Iterator[Case | None]:
