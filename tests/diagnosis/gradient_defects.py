@@ -53,17 +53,6 @@ def capped_slope(s):
     return 1 - torch.tanh(s.raw / s.cap) ** 2
 
 
-def by_rows(self, ds, buckets, count):
-    """Pairs farther apart than there are rows are added to the bucket of that distance."""
-    n, m = ds.shape[2:]
-    distance = (torch.arange(m) - torch.arange(n)[:, None]).clamp(-n, n)
-    at = dict(
-        zip((torch.arange(m) - torch.arange(n)[:, None]).flatten().tolist(), buckets.flatten().tolist(), strict=False)
-    )
-    moved = torch.tensor([[at[int(x)] for x in row] for row in distance])
-    return Plain.table_gradient(self, ds, moved[None, None], count)
-
-
 def lost(which):
     return lambda x, group: x * (torch.arange(x.shape[1]) % group != which).view(-1, 1, 1)
 
@@ -366,11 +355,6 @@ DEFECTS = [
     ("gradient-left-at-zero", CASE, at_end("dk", by=lambda x, s: 0 * x)),
     ("softcap-slope-in-dv", CAPPED, {"at_heads": assign(dv=lambda s: (s.p * s.keep * capped_slope(s)).mT @ s.do)}),
     ("dsink-by-lse-of-keys", SINK, sink_weight(lambda s: s.sink_weight / (1 - s.sink_weight))),
-    (
-        "drelative-bias-reach",
-        CASE.replace("seq_q=5", "seq_q=2") + "relative_bias=32,128",
-        {"table_gradient": by_rows},
-    ),
     ("dsink-without-weight", SINK, sink_weight(lambda s: s.some.double())),
     ("backward-without-lse", SINK, sink_weight(lambda s: s.sink.exp() * s.some)),
     ("dsink-weight-in-another-base", SINK, sink_weight(lambda s: (s.sink * LOG2E - s.lse).exp() * s.some)),

@@ -73,7 +73,16 @@ def late_by_a_tile():
     return {"output": output}
 
 
+def sink_in_the_maximum(_self, o, z, v, lse):
+    return torch.softmax(z, -1) @ v
+
+
 DEFECTS = [
+    (
+        "sink-in-the-maximum-alone",
+        FORWARD + "sink=yes",
+        {"output": sink_in_the_maximum, "lse": lambda self, lse, without_sink: without_sink},
+    ),
     (
         "window-left-one-narrower",
         SQUARE.replace("seq_k=20", "seq_k=40") + "window=1,30",
