@@ -52,10 +52,6 @@ class Expected:
         total = torch.where(self.total == 0, self.total, self.total * size)
         return replace(self, value=value, total=total, strict=None)
 
-    def no_closer(self, least: Expected) -> Expected:
-        """With distances that are no smaller than those of `least`; what is strict is left out."""
-        return replace(self, total=torch.maximum(self.total, least.total), strict=None)
-
     def pinned(self, where: Tensor, value: float) -> Expected:
         """Exactly `value` on the elements `where`, bool, which broadcasts."""
         where = where.expand_as(self.value)

@@ -13,7 +13,7 @@ from flashverify.diagnosis.kin import one_of_a_family
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.telling_cases import telling
 from flashverify.diagnosis.trials import work
-from tests.diagnosis.gradient_defects import SINK, at_end, lse, planted_gradient
+from tests.diagnosis.gradient_defects import at_end, lse, planted_gradient
 from tests.diagnosis.mask_defects import FORWARD
 from tests.diagnosis.packed_and_paged import packed
 from tests.diagnosis.planted import LOG2E, Plain, planted
@@ -65,14 +65,6 @@ def test_gradients_of_keys_sum_as_many_rows_as_their_sequence_is_taken_to_have(n
         expected = [0 <= row - first < counts[mine] and number <= row - first + shift for row in range(9)]
         assert of_keys.inputs.visible[0, 0, :, key].tolist() == expected
     assert of_keys.outputs == ("dk", "dv")
-
-
-def test_what_is_left_where_two_terms_cancel_is_rounded_as_these_are():
-    seen = look(Plain(), parse_case(SINK + "dlse=yes"))
-
-    (only,) = claim("dsink-without-dlse").semantics.build(seen)
-    expected = seen.expect(only, frozenset({"dsink"}))["dsink"]
-    assert bool((expected.total >= seen.right["dsink"].total).all())
 
 
 def test_a_cap_behind_a_large_term_is_not_screened_out():

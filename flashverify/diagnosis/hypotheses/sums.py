@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from flashverify.diagnosis.hypothesis import Finish
     from flashverify.diagnosis.observation import Scene
 
 __all__ = ["SUMS"]
@@ -57,17 +56,12 @@ def _dsink(kind: str) -> Callable[[Scene], Iterator[Alternative]]:
         if kind == "sign":
             yield Alternative(finish=lambda found: {n: x.times(-1.0) if n == "dsink" else x for n, x in found.items()})
         elif kind == "dlse" and i.dlse is not None:
-            yield Alternative(inputs=replace(i, dlse=None), finish=_no_closer(scene.right))
+            yield Alternative(inputs=replace(i, dlse=None))
         elif kind == "batch" and scene.case.batch > 1:
             first = replace(i, do=_first(i.do), dlse=None if i.dlse is None else _first(i.dlse))
             yield Alternative(inputs=first)
 
     return build
-
-
-def _no_closer(right: Expectations) -> Finish:
-    """What is left where two terms cancel is rounded as these are."""
-    return lambda found: {n: x.no_closer(right[n]) if n in right else x for n, x in found.items()}
 
 
 def _first(x: Tensor) -> Tensor:
