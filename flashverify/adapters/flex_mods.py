@@ -1,4 +1,8 @@
-"""The mask and the modifiers of a case as the functions of positions that FlexAttention takes."""
+"""The mask and the modifiers of a case as the functions of positions that FlexAttention takes.
+
+torch compiles a function anew for another code, and for other Python numbers in it that it cannot keep as variables. So the code of a
+function depends on the kinds of mask and modifiers alone, and what differs from case to case is captured in tensors, numbers too.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +35,19 @@ def mask_mod_of(p: Problem) -> Condition | None:
         conditions.append(lambda b, h, i, j: at.row[b, i] < at.rows[b, i])
     if mask.causal is not None:
         conditions.append(_causal(p, at.row_sequence))
-    left, right = mask.window or (None, None)
+    left, right = (None if side is None else _captured(p, side) for side in mask.window or (None, None))
     if left is not None:
         conditions.append(lambda b, h, i, j: key(b, j) >= where(b, i) - left)
     if right is not None:
         conditions.append(lambda b, h, i, j: key(b, j) <= where(b, i) + right)
     if p.bitmap is not None:
-        bitmap = p.bitmap.expand(p.case.batch, p.case.heads_q, -1, -1)
+        bitmap = _table(p, p.bitmap)
         conditions.append(lambda b, h, i, j: bitmap[b, h, i, j])
     if p.blocks is not None and mask.blocks is not None:
         blocks, height, width = (
-            p.blocks.expand(p.case.batch, p.case.heads_q, -1, -1),
-            mask.blocks.rows,
-            mask.blocks.keys,
+            _table(p, p.blocks),
+            _captured(p, mask.blocks.rows),
+            _captured(p, mask.blocks.keys),
         )
         conditions.append(lambda b, h, i, j: blocks[b, h, i // height, j // width])
     return _all(conditions) if conditions else None
@@ -53,8 +57,8 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
     """A function of (logit, sequence, head, row, key): softcap, then ALiBi and the bias; None where the case has none of them."""
     import torch
 
-    cap, slopes = p.softcap, p.slopes
-    bias = None if p.bias is None else p.bias.expand(p.case.batch, p.case.heads_q, -1, -1)
+    cap, slopes = None if p.softcap is None else _captured(p, p.softcap), p.slopes
+    bias = None if p.bias is None else _table(p, p.bias)
     if cap is None and slopes is None and bias is None:
         return None
     where, key = _places(p)
@@ -67,6 +71,23 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
         return s if bias is None else s + bias[b, h, i, j]
 
     return mod
+
+
+def _table(p: Problem, given: torch.Tensor) -> torch.Tensor:
+    """A table of each sequence and head, contiguous: other strides are another compilation."""
+    return given.expand(p.case.batch, p.case.heads_q, -1, -1).contiguous()
+
+
+def _captured(p: Problem, number: float) -> torch.Tensor:
+    """A number of a case without an axis, int64 or fp32.
+
+    Captured as a Python float, it is a variable that torch's backward of a score_mod has no place for: torch 2.11 raises `all unwrapped
+    values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled.
+    """
+    import torch
+
+    dtype = torch.int64 if isinstance(number, int) else torch.float32
+    return torch.tensor(number, dtype=dtype, device=p.q.device)
 
 
 def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
