@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flashverify.case.case import Grad
 from flashverify.case.space.storage_draws import scale_choices
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flashverify.case.case import Case, Storage
+    from flashverify.case.masks.causal import Causal
     from flashverify.case.masks.mask import Mask
     from flashverify.case.space.heads import Heads
     from flashverify.case.supports import Supports
@@ -41,7 +42,7 @@ class Traced:
     """
 
     heads: Heads
-    causal: str = "top-left"
+    causal: Causal = "top-left"
     scale: float | None = None
     layout: str = "bhsd"
     gap: int = 0
@@ -69,7 +70,7 @@ def traced_of(
     scales = scale_choices(supports)
     plain = Traced(
         heads=heads[number * 7 % len(heads)] if len(heads) % 7 else heads[number % len(heads)],
-        causal=supports.causal[number // 3 % len(supports.causal)],
+        causal=cast("Causal", supports.causal[number // 3 % len(supports.causal)]),
         scale=scales[0],
         layout=layouts[0 if "packed" in parts else number // 2 % len(layouts)],
         backward=supports.backward and number % _FORWARD != _FORWARD - 1,
