@@ -74,8 +74,10 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
 
 
 def _table(p: Problem, given: torch.Tensor) -> torch.Tensor:
-    """A table of each sequence and head, contiguous: other strides are another compilation."""
-    return given.expand(p.case.batch, p.case.heads_q, -1, -1).contiguous()
+    """A table of each sequence and head in memory of its own: other strides, or none of its own, are another compilation."""
+    import torch
+
+    return given.expand(p.case.batch, p.case.heads_q, -1, -1).clone(memory_format=torch.contiguous_format)
 
 
 def _captured(p: Problem, number: float) -> torch.Tensor:

@@ -33,7 +33,6 @@ class Traces:
     seconds: float = 0.0
     allowed: Callable[[], bool] = field(default=lambda: True)
     _begun: float | None = None
-    _heard: bool = False
 
     @property
     def running(self) -> bool:
@@ -43,11 +42,11 @@ class Traces:
     def listen(self) -> None:
         """Count from now on, if torch's compiler is loaded; it is as soon as a subject was made by `torch.compile`."""
         loaded: Any = sys.modules.get("torch._dynamo.callback")
-        if loaded is None or self._heard:
-            return
-        self._heard = True
-        loaded.callback_handler.register_start_callback(self._start)
-        loaded.callback_handler.register_end_callback(self._end)
+        if (
+            loaded is not None and self._start not in loaded.callback_handler.start_callbacks
+        ):  # `torch.compiler.reset` drops them
+            loaded.callback_handler.register_start_callback(self._start)
+            loaded.callback_handler.register_end_callback(self._end)
 
     @contextlib.contextmanager
     def only_where(self, allowed: Callable[[], bool]) -> Iterator[None]:
