@@ -13,7 +13,7 @@ SIZES = "heads_q=2 heads_kv=1 dim_qk=16 dim_v=16 dtype=fp16"
 LENGTHS = [(2 + 5 * n % 90, 3 + 7 * n % 110) for n in range(10)]
 CLASSES = {
     "a band": [
-        f"fv1 batch=2 seq_q={q} seq_k={k} causal=bottom-right window={n + 1},* prefix={n % k},{k // 2} softcap={2 + n} alibi=yes"
+        f"fv1 batch=2 seq_q={q} seq_k={k} causal=bottom-right window={n + 1},* prefix={n % k},{k // 2} softcap={2 + n} alibi=yes seed={n}"
         for n, (q, k) in enumerate(LENGTHS * 4)
     ],
     "tables": [
