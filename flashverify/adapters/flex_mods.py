@@ -6,6 +6,7 @@ function depends on the kinds of mask and modifiers alone, and what differs from
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from flashverify.case.case import Case
+    from flashverify.case.masks.positions import Positions
     from flashverify.case.problem import Problem
 
     Condition = Callable[[Any, Any, Any, Any], torch.Tensor]
@@ -22,9 +25,7 @@ __all__ = ["mask_mod_of", "score_mod_of"]
 
 def mask_mod_of(p: Problem) -> Condition | None:
     """A function of (sequence, head, row, key): whether the row sees the key; None where every row sees every key."""
-    from flashverify.case.masks.positions import positions
-
-    mask, at = p.case.mask, positions(p.case, p.q.device)
+    mask, at = p.case.mask, _positions(p.case, p.q.device)
     where, key = _places(p)
     conditions: list[Condition] = []
     if mask.packed is not None:
@@ -92,11 +93,17 @@ def _captured(p: Problem, number: float) -> torch.Tensor:
     return torch.tensor(number, dtype=dtype, device=p.q.device)
 
 
-def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The position of (sequence, row) and the number of (sequence, key): looked up where sequences are packed."""
+@functools.lru_cache(maxsize=4)
+def _positions(case: Case, device: torch.device) -> Positions:
+    """Where the rows and keys of a case lie; the calls of one case share the tensors, which nobody writes to."""
     from flashverify.case.masks.positions import positions
 
-    at = positions(p.case, p.q.device)
+    return positions(case, device)
+
+
+def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The position of (sequence, row) and the number of (sequence, key): looked up where sequences are packed."""
+    at = _positions(p.case, p.q.device)
     if p.case.mask.packed is not None:
         where = at.row + at.shift
         return lambda b, i: where[b, i], lambda b, j: at.key[b, j]
