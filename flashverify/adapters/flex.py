@@ -65,7 +65,7 @@ def flex_attention(
     if masked_by not in _WAYS:
         raise UsageError(f"masked_by={masked_by!r} is not accepted: one of {', '.join(_WAYS)}")
     given: Callable[..., Any] = torchs if kernel is None else kernel  # type: ignore[assignment]
-    call: Callable[..., Any] = _compiled(given, whole=kernel is None) if compiled else given
+    call: Callable[..., Any] = _compiled(given, whole=given is torchs) if compiled else given
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     names = [n for n in ("return_aux", "return_lse") if has_parameter(given, n)]
     wanted = "return_aux" if "return_aux" in names else "return_lse" if names or accepts(given, "return_lse") else None

@@ -12,6 +12,8 @@ TRACED = Supports(
     masks=("causal", "window", "packed", "bitmap"),
     causal=("top-left", "bottom-right"),
     logits=("softcap", "alibi", "bias"),
+    strided=True,
+    transposed=True,
     traced=True,
 )
 
