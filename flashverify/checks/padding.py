@@ -114,7 +114,9 @@ def _apart(
 
 
 def _question(poison: str) -> Question:
-    return Question(name=poison, slot=Slot.PADDING, stands=lambda case: poison != case.storage.padding)
+    return Question(
+        name=poison, slot=Slot.PADDING, stands=lambda case: poison != case.storage.padding, loads_alike=True
+    )
 
 
 def _applies(_subject: Subject, case: Case) -> bool:
@@ -138,5 +140,4 @@ SPEC = CheckSpec(
     ),
     run=_run,
     applies=_applies,
-    loads_alike=True,
 )

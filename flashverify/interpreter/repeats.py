@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.hooks import tl
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Notes:
     def note(self, accesses: list[tuple[Lanes, Any]], lanes: Lanes | None, keep: Any) -> None:
         """Take in a load or a store; None are lanes of which nobody knows where they lie."""
         if lanes is None:
-            self.opaque |= bool(np.count_nonzero(keep))
+            self.opaque |= bool(count_nonzero(keep))
             return
         self.room -= lanes.places.size
         if self.room >= 0:
@@ -133,7 +134,7 @@ class Known:
         for n, elements in self.loaded.items():
             if not np.array_equal(_bits(arguments[n]).take(elements.places), elements.bits):
                 return False
-            if poisons[n] is not None and np.count_nonzero(elements.bits == poisons[n]):
+            if poisons[n] is not None and count_nonzero(elements.bits == poisons[n]):
                 return False
         return True
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
 from flashverify.interpreter.lanes import Lanes, lanes_inside, outside, rows_inside, where_outside
@@ -76,7 +77,7 @@ class Sanitizer(Repeating):
                     self.within = None
         at, keep = ptrs.data, as_array(mask)
         argument = self.argument(ptrs, keep)
-        if other is None and np.count_nonzero(keep) != keep.size:
+        if other is None and count_nonzero(keep) != keep.size:
             other = self._undefined(ptrs, keep, argument)
         keep, self.within = self._inside("load", argument, ptrs, keep)
         try:
@@ -129,7 +130,7 @@ class Sanitizer(Repeating):
         """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""
         at = ptrs.data
         if argument is None:
-            if np.count_nonzero(keep):
+            if count_nonzero(keep):
                 self._report("out-of-bounds", access, None, at, keep, "no tensor of the launch lies there")
                 return np.zeros_like(keep), None
             return keep, None
@@ -139,7 +140,7 @@ class Sanitizer(Repeating):
         if strange is None:
             return keep, lanes
         strange &= keep
-        if not np.count_nonzero(strange):
+        if not count_nonzero(strange):
             return keep, lanes
         if self.watched.wraps is not None:
             self.watched.wraps.look(self, access, argument, at, strange)
@@ -188,7 +189,7 @@ class Sanitizer(Repeating):
         poison = argument.state.poison
         stale = data.view(poison.dtype) == poison
         stale &= keep
-        if np.count_nonzero(stale):
+        if count_nonzero(stale):
             self._report("uninitialised", access, argument, at, stale, "nobody has written the element")
 
     def _remember(self, argument: Argument, state: State, at: Any, keep: Any) -> None:

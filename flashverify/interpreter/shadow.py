@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import is_float
 from flashverify.interpreter.late import spread
 from flashverify.sparse_memory import zeros
@@ -63,15 +64,15 @@ class Shadow:
         """
         if self._writers is None:
             self._writers = zeros(self.size, np.int32)
-        writers, whole = self._writers, np.count_nonzero(keep) == keep.size
+        writers, whole = self._writers, count_nonzero(keep) == keep.size
         places = self._at(at if whole else at[keep]).reshape(-1)
         own = spread(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
         clash = np.zeros(before.shape, bool)
-        if np.count_nonzero(before):
+        if count_nonzero(before):
             clash = (before != 0) & (before != own)
-        if np.count_nonzero(clash):
+        if count_nonzero(clash):
             clash[clash] = self._order.apart(before[clash], own[clash])
         if atomic:
             clash &= before > 0
@@ -80,10 +81,10 @@ class Shadow:
             writers[places] = own
             after = writers[places]
             again = after != own  # two programs of this very store
-            if np.count_nonzero(again):
+            if count_nonzero(again):
                 before = np.where(clash, before, after)
                 clash |= again
-        if np.count_nonzero(clash):
+        if count_nonzero(clash):
             bad = np.zeros(at.shape, bool)
             bad[keep] = clash
             yield bad, int(before[clash.argmax()])
@@ -105,10 +106,10 @@ class Shadow:
         if not lanes.whole:
             kept = spread(keep[..., 0], places.shape)
             places, own = places[kept], own[kept]
-        if np.count_nonzero(writers[places]):
+        if count_nonzero(writers[places]):
             return False
         writers[places] = own[..., None]
-        if np.count_nonzero(writers[places] != own[..., None]):
+        if count_nonzero(writers[places] != own[..., None]):
             writers[places] = 0
             return False
         return True
