@@ -110,10 +110,10 @@ def _passes(subject: Subject, problem: Problem, variant: str, known: Launches | 
             if other is not None:
                 execute(subject, other)
             disturbance.stir()
-            yield execute(subject, problem, pattern=1)
+            yield execute(subject, problem, pattern=1, memory=False)
         return
     with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
-        yield execute(subject, problem, pattern=1, known=known)
+        yield execute(subject, problem, pattern=1, known=known, memory=False)
 
 
 def _is_concurrent(problem: Problem) -> bool:

@@ -90,7 +90,7 @@ def check_padding(
 
 def _filled(subject: Subject, case: Case, padding: str, known: Launches | None = None) -> Execution:
     problem, _ = materialize(case, subject.device(), padding=padding)
-    return execute(subject, problem, known=known)
+    return execute(subject, problem, known=known, memory=False)
 
 
 def _apart(

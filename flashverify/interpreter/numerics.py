@@ -206,9 +206,8 @@ class Numerics(Layer):
             return found
         if keep.shape == (*found.shape[:-1], 1) and (fill is None or fill.size == 1):
             found[~keep[..., 0]] = 0 if fill is None else fill.reshape(())
-        else:
-            np.copyto(found, dtype.type(0) if fill is None else fill, where=~keep)
-        return found
+            return found
+        return np.where(keep, found, dtype.type(0) if fill is None else fill)
 
     def undo(self) -> None:
         """Take back the stores of the journal."""

@@ -157,7 +157,7 @@ class Sanitizer(Repeating):
         state = self._state(argument)
         if state.is_input and keep.any():
             self._report("input-store", access, argument, at, keep, "the tensor is an input")
-        for bad, writer in state.shadow.claim(at, keep, self._owners(keep), atomic=access == "atomic"):
+        for bad, writer in state.shadow(argument).claim(at, keep, self._owners(keep), atomic=access == "atomic"):
             self._report("double-write", access, argument, at, bad, f"{self._writer(writer)} writes the element too")
         return keep, lanes
 
@@ -167,7 +167,9 @@ class Sanitizer(Repeating):
         if argument is None or self._state(argument).is_input:
             return None
         lanes = rows_inside(argument, ptrs, keep)
-        if lanes is None or not self._state(argument).shadow.claim_rows(lanes, keep, self._owners(lanes.places)):
+        if lanes is None or not self._state(argument).shadow(argument).claim_rows(
+            lanes, keep, self._owners(lanes.places)
+        ):
             return None
         return lanes
 
@@ -176,7 +178,7 @@ class Sanitizer(Repeating):
         argument = self.argument(ptrs, keep)
         if argument is None or scope.name == "CTA" or sem.name == "RELAXED":
             return self._written("atomic", ptrs, keep)[0]
-        shadow, program = self._state(argument).shadow, int(self.programs[0])
+        shadow, program = self._state(argument).shadow(argument), int(self.programs[0])
         places = shadow.places(ptrs.data, keep & ~outside(argument, ptrs.data))
         if sem.name != "RELEASE":
             self._order.acquire(program, shadow, places)
@@ -197,7 +199,7 @@ class Sanitizer(Repeating):
         programs = self.programs
         alike = self.lockstep and at.shape[0] != len(programs)
         owners = np.int32(0) if alike else self._owners(keep)
-        state.shadow.note((argument, place(self.launch), programs), at, keep, owners)
+        state.shadow(argument).note((argument, place(self.launch), programs), at, keep, owners)
 
     def _undefined(self, ptrs: Any, keep: Any, argument: Argument | None) -> Any:
         """What to load in lanes that are masked off without a value."""
