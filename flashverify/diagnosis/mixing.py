@@ -50,7 +50,7 @@ def expected(scene: Scene, alternative: Alternative, region: Region, names: froz
     a gradient that sums pairs on both sides of the border is the sum of two, each with dO on one side alone.
     """
     if region.everything:
-        return _whole(scene, alternative, names)
+        return scene.expect_once(alternative, names)
     if not _apart(scene, region, names) and (mixture := _mixed_pairs(scene, alternative, region)) is not None:
         return scene.expect(mixture, names)
     found: Expectations = {}
@@ -58,7 +58,7 @@ def expected(scene: Scene, alternative: Alternative, region: Region, names: froz
     for name in names & scene.outputs.keys():
         where = region.elements(name, scene.outputs[name].shape)
         if where is not None:
-            wrong = _whole(scene, alternative, names).get(name)
+            wrong = scene.expect_once(alternative, names).get(name)
             right = scene.declared((name,)).get(name)
             if wrong is not None and right is not None:
                 found[name] = wrong.within(where, right)
@@ -72,15 +72,6 @@ def expected(scene: Scene, alternative: Alternative, region: Region, names: froz
 def _apart(scene: Scene, region: Region, names: frozenset[str]) -> bool:
     """Whether each element of the outputs lies in the region or outside it."""
     return all(region.elements(n, scene.outputs[n].shape) is not None for n in names & scene.outputs.keys())
-
-
-def _whole(scene: Scene, alternative: Alternative, names: frozenset[str]) -> Expectations:
-    """What the alternative expects everywhere, kept for other places."""
-    key = ("expected", id(alternative), names)
-    if key not in scene.memo:
-        scene.memo[key] = (alternative, scene.expect(alternative, names))  # an alternative that is kept keeps its id
-    found: Expectations = scene.memo[key][1]
-    return found
 
 
 def _mixed_pairs(scene: Scene, alternative: Alternative, region: Region) -> Alternative | None:

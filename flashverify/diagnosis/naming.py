@@ -32,11 +32,13 @@ _TRIED = 8
 """Further cases that it must at least not contradict, beside those with other windows and one that is larger than any tile."""
 _LARGE = 128
 """Rows and keys of a sequence that the largest related cases have more: a tile, and a block of a pattern, ends within them."""
-_SHARES = {"always": 0.5, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
+_SHARES = {"always": 0.5, "promising": 0.8, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _JOINED = 3
 """Conditions from which on a place may say the same more simply."""
+_FEW = 3
+"""Claims left, at most, for which a search goes on beyond its share."""
 _ASKED = 4
 """Claims whose conditions are learned."""
 
@@ -156,7 +158,9 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     large = {each for each in related if _is_large(each, scene.case)}
     others = iter(related)
     cases = chain(islice(others, _NEEDED), other_settings(trials.subject.supports, scene.case), others)
-    for variant in trials.of(cases, share=_SHARES["always"]):
+    in_time = trials.of(cases, share=_SHARES["always"])
+    longer = (scene for some in [cases] if _is_promising(records) for scene in trials.of(some, share=_SHARES["promising"]))
+    for variant in chain(in_time, longer):
         if variant is scene:
             continue
         tried += 1
@@ -176,6 +180,12 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     if not fits:
         return records, None
     return records, Named([record.claim for record in fits], (), fits[0].explained, fits[0].count(Answer.CLEAR))
+
+
+def _is_promising(records: list[Record]) -> bool:
+    """Whether a few claims are left, one of which explained a further case clearly: no search that comes later is as near to a name."""
+    alive = [record for record in records if record.always]
+    return 0 < len(alive) <= _FEW and any(record.count(Answer.CLEAR) for record in alive)
 
 
 def _is_large(case: Case, start: Case) -> bool:

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from flashverify.checks.passes.logits import logits
 from flashverify.diagnosis.backward_steps import changed
 from flashverify.diagnosis.hypothesis import Alternative, Expectations
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from flashverify.case.masks.positions import Positions
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
+    from flashverify.diagnosis.expected import Expected
     from flashverify.diagnosis.hypothesis import Alternative, Expectations
     from flashverify.numerics import Form
     from flashverify.subjects.interface import Contract
@@ -134,8 +137,16 @@ class Scene:
                 values = changed(self, alternative.inputs or self.inputs, given, values, alternative.steps)
             if alternative.inputs is not None and lse is not None:
                 values = self._overflowed(values, alternative.inputs, lse)
+            if alternative.inputs is not None and alternative.inputs.dlse is not self.inputs.dlse:
+                values = {name: self.cancelling(name, x) for name, x in values.items()}
             found |= values if alternative.finish is None else alternative.finish(values)
         return {name: found[name].overflowing(self._largest(name)) for name in wanted if name in found}
+
+    def cancelling(self, name: str, x: Expected) -> Expected:
+        """No closer than declared: what leaves the gradient through the LSE out may add it, and take it away again."""
+        if name not in self.right or x.value.shape != self.right[name].value.shape:
+            return x
+        return dataclasses.replace(x, total=torch.maximum(x.total, self.right[name].total))
 
     def _largest(self, name: str) -> float:
         return FORMATS[output(name).dtype_of(self.case.dtype)].max
@@ -157,6 +168,17 @@ class Scene:
         where = {"dq": over.any(-1).unsqueeze(-1), "dk": keys, "dv": keys}
         return {name: x.maybe_lost(where[name]) if name in where else x for name, x in values.items()}
 
+    def expect_once(self, alternative: Alternative, names: frozenset[str]) -> Expectations:
+        """What `expect` says, which is kept; of what agreed it is kept already."""
+        key = ("expected", id(alternative), names)
+        if key not in self.memo:
+            self._keep(alternative, names, self.expect(alternative, names))
+        found: Expectations = self.memo[key][1]
+        return found
+
+    def _keep(self, alternative: Alternative, names: frozenset[str], found: Expectations) -> None:
+        self.memo["expected", id(alternative), names] = (alternative, found)  # an alternative that is kept keeps its id
+
     def agrees(self, alternative: Alternative, names: frozenset[str]) -> bool:
         """Whether the outputs `names` are what `alternative` expects. The answers for a mask alone are kept."""
         key = self._mask_key(alternative)
@@ -170,6 +192,8 @@ class Scene:
                 name in expected and bool(expected[name].holds(self.outputs[name], self.free.get(name)).all())
                 for name in names
             )
+            if answer:
+                self._keep(alternative, names, expected)
         if key is not None:
             self.known[key, names] = answer
         return answer

@@ -9,7 +9,7 @@ import torch
 from flashverify.checks.left_open import outside
 from flashverify.diagnosis.backward_steps import gradients_of, steps_of
 from flashverify.diagnosis.expected import Expected
-from flashverify.diagnosis.screening import margin_of
+from flashverify.diagnosis.screening import UNCHANGED, margin_of
 from flashverify.outputs import BACKWARD, output
 
 if TYPE_CHECKING:
@@ -58,18 +58,25 @@ def _is_far(scene: Scene, name: str, rough: Expected) -> bool:
 
 
 def _rough(scene: Scene, inputs: Inputs, o: Tensor, lse: Tensor) -> Expectations | None:
-    """Every gradient with a margin of what it is summed from; None where the logits, or an LSE, are much larger than the declared ones."""
+    """Every gradient with a margin: a multiple of its declared bound where it is the declared one, else a share of what it is summed from.
+
+    None where the logits, or an LSE, are much larger than the declared ones.
+    """
     steps = steps_of(inputs, o, lse)
     largest = [_largest(x[torch.isfinite(x)]) for x in (steps.x, steps.z, steps.lse)]
     if not all(x <= 4 * _declared_size(scene) + _LIKE for x in largest):
         return None
     margin, found = margin_of(scene.case), {}
     open_rows = outside(scene.problem)
+    declared: dict[str, Tensor] = scene.memo["declared gradients"]
     for name, (value, size) in gradients_of(scene, inputs, steps).items():
         known = torch.isfinite(value) & torch.isfinite(size)
         total = torch.where(known, margin * size, torch.inf)
+        if name in scene.right and value.shape == declared[name].shape:
+            total = torch.where(value == declared[name], total.minimum(UNCHANGED * scene.right[name].total), total)
         zero = open_rows.get(name) if output(name).channels else None
-        found[name] = Expected(value=value, total=total, overflow=torch.zeros_like(known), zero=zero)
+        rough = Expected(value=value, total=total, overflow=torch.zeros_like(known), zero=zero)
+        found[name] = rough if inputs.dlse is scene.inputs.dlse else scene.cancelling(name, rough)
     return found
 
 
@@ -97,8 +104,9 @@ def _found_benign(scene: Scene) -> bool:
         return False
     steps = steps_of(scene.inputs, scene.o, scene.lse)
     scene.memo["size of logits"] = max(_largest(x[torch.isfinite(x)]) for x in (steps.x, steps.z, steps.lse))
-    margin = margin_of(scene.case)
-    for name, (_, size) in gradients_of(scene, scene.inputs, steps).items():
+    margin, gradients = margin_of(scene.case), gradients_of(scene, scene.inputs, steps)
+    scene.memo["declared gradients"] = {name: value for name, (value, _) in gradients.items()}
+    for name, (_, size) in gradients.items():
         if name in scene.right:
             total = scene.right[name].total
             told = torch.isfinite(total) & (size > 0)

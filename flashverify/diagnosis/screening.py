@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.truth import Truth
 
-__all__ = ["is_far_off", "margin_of"]
+__all__ = ["UNCHANGED", "is_far_off", "margin_of"]
 
 _MARGIN = {"fp32": 2.0**-7, "fp16": 2.0**-5, "bf16": 2.0**-3}
 """Share of the largest value of V, and of an LSE, that no bound of a benign case comes near."""
 _COARSE = 2.0**-5
 """The same for products in tf32."""
+UNCHANGED = 16.0
+"""Times its declared bound an element is off at most whose value a wrong problem leaves as it is."""
 _BENIGN = 1 / 16
 """Of the margin, the most that a declared bound may be where a case is benign."""
 _LIKE = 8.0
@@ -59,6 +61,10 @@ def is_far_off(scene: Scene, truth: Truth, names: frozenset[str], finish: Finish
         unit = scene.unit if name == "lse" else 1.0
         seen = some if name == "lse" else some.unsqueeze(-1)
         total = torch.where(seen, allowed / unit, torch.inf).expand_as(value)
+        own = scene.truth.exact_lse if name == "lse" else scene.truth.exact_o
+        if name in scene.right and value.shape == own.shape:
+            unchanged = value == own
+            total = torch.where(unchanged, total.minimum(UNCHANGED * scene.right[name].total), total)
         rough[name] = Expected(value=value / unit, total=total, overflow=nowhere.expand_as(value))
     rough = rough if finish is None else finish(rough)
     for name in asked & rough.keys():

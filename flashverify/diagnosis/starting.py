@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from flashverify.case.changes import change
 from flashverify.diagnosis.grown import grown
 from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.related_cases import peaked, variants
@@ -13,7 +14,7 @@ from flashverify.diagnosis.settings import usual_settings
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from flashverify.case.case import Case
     from flashverify.case.supports import Supports
@@ -35,6 +36,8 @@ _SHARE = 0.5
 """Of the time, after which no case of either kind is tried: the large case may have taken most of it."""
 _LARGE = 12_000
 """Pairs of rows and keys, over all heads, from which on a small case with other launch parameters is looked for."""
+_MODERATE, _CHANNELS = 70, 16
+"""Rows and keys, and channels, of a case that stands for a large one: a tile of 64 ends within them."""
 _ROWS, _KEYS = 4, 290
 """Of such a case, at most."""
 
@@ -42,17 +45,40 @@ _ROWS, _KEYS = 4, 290
 def and_the_first(trials: Trials, starts: list[Scene], first: Case | None) -> Iterator[Scene]:
     """The starts, then a run of the case that was seen first, if it fails; it joins them.
 
-    It is run once the others gave no name, as it is often so large that it takes as long as tens of small ones.
+    It is run once the others gave no name, as it is often so large that it takes as long as tens of small ones. A calm case of a moderate size
+    stands for it if that fails in the same outputs.
     """
     yield from tuple(starts)
-    if first is None or any(first == start.case for start in starts):
+    if first is None or any(start.case in (first, *_moderate(first)) for start in starts):
         return
     if starts and not trials.known(first) and trials.hindrance(first, _SHARE_FIRST):
         return
     found = trials.scene(first)
     if found is not None and found.failures:
+        found = _calmest(trials, found, _moderate(first))
         starts.append(found)
         yield found
+
+
+def _calmest(trials: Trials, scene: Scene, cases: Iterable[Case]) -> Scene:
+    """A run of the first of `cases` that fails in the same outputs; the given one where none does."""
+    runs = trials.of(cases, share=_SHARE_FIRST)
+    return next((found for found in runs if found.failures.keys() >= scene.failures.keys()), scene)
+
+
+def _calm(case: Case) -> Case:
+    """The same case with usual values and factors: their bounds are small, so that most wrong semantics are refuted without any."""
+    values = replace(case.values, regime="normal", edits=())
+    return replace(case, values=values, scale=None, logits=replace(case.logits, alibi=bool(case.logits.alibi)))
+
+
+def _moderate(case: Case) -> Iterator[Case]:
+    """Calm cases in fp32 that stand for a large one: with few rows, keys and channels, and as large as it is."""
+    calm = _calm(replace(case, dtype="fp32", precision="ieee"))
+    small = resized(calm, min(case.seq_q, _MODERATE), min(case.seq_k, _MODERATE))
+    dims = {"dim_qk": min(case.dim_qk, _CHANNELS), "dim_v": min(case.dim_v, _CHANNELS)}
+    fewer = None if small is None else change(small, **dims)
+    yield from (each for each in (fewer, small, calm) if each is not None)
 
 
 def with_usual_settings(trials: Trials, scene: Scene) -> Scene | None:
@@ -94,10 +120,11 @@ def with_zeros(trials: Trials, scene: Scene) -> Scene | None:
 
 
 def clearest(trials: Trials, scene: Scene) -> tuple[Scene, str]:
-    """The run to explain, one in fp32 with exact products if that fails, and what is to be said where it is right."""
+    """The run to explain, one in fp32 with exact products and usual values if that fails, and what is to be said where fp32 is right."""
     twin = in_fp32(trials, scene)
     if twin is None or twin.failures:
-        return twin or scene, ""
+        shown = twin or scene
+        return _calmest(trials, shown, [_calm(shown.case)]), ""
     return scene, f" The same case is right in fp32: the defect is one of {scene.case.dtype}."
 
 

@@ -182,6 +182,31 @@ def test_far_gradients_are_refuted_without_bounds_and_right_ones_never():
     assert not has_far_gradients(scene, halved, names - {"dk"})
 
 
+def test_what_a_wrong_problem_leaves_as_it_is_stays_wrong_without_bounds():
+    scene = look(
+        planted(scale=lambda _self, problem: 1.001 * problem.case.softmax_scale),
+        parse_case(BACKWARD + "sink=yes seed=2"),
+    )
+    assert {"lse", "dq"} <= scene.failures.keys()
+    replaced = observation.dataclasses.replace
+    zeros = replaced(scene.inputs, v=torch.zeros_like(scene.inputs.v))
+    louder = Alternative(inputs=replaced(scene.inputs, sink=scene.inputs.sink + 1.0))
+
+    assert is_far_off(scene, Truth(zeros, scene.case.dtype, scene.form), frozenset({"lse"}))
+    assert has_far_gradients(scene, louder, frozenset({"dq"}))
+
+
+def test_what_leaves_the_gradient_through_the_lse_out_may_round_as_it_does():
+    scene = look(Plain(), parse_case(BACKWARD + "sink=yes dlse=yes seed=2"))
+    without = Alternative(inputs=observation.dataclasses.replace(scene.inputs, dlse=None))
+    expected = scene.expect(without, frozenset({"dsink"}))["dsink"]
+
+    taken_away = expected.value + 0.5 * scene.right["dsink"].total
+    wrong = observation.dataclasses.replace(scene, outputs=scene.outputs | {"dsink": taken_away}, known={}, memo={})
+    assert bool((expected.total >= scene.right["dsink"].total).all())
+    assert wrong.agrees(without, frozenset({"dsink"}))
+
+
 MORE = ("batch=2 klen=7,4", "softcap=2 bias=full", "causal=top-left", "sink=yes alibi=yes")
 
 

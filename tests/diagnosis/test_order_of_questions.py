@@ -128,6 +128,19 @@ def test_the_case_seen_first_is_run_where_the_smaller_one_gives_no_name():
     assert [scene.case for scene in and_the_first(trials, starts, first)] == [small.case, first]
 
 
+def test_a_calm_case_of_moderate_size_stands_for_the_one_seen_first_if_it_fails_likewise():
+    first = parse_case(LARGER.replace("=70", "=150").replace("fp32", "bf16") + "regime=logits-1e3 scale=0.3 ")
+    wild = planted(
+        scale=lambda self, problem: 1.0 if problem.case.values.regime != "normal" else problem.case.softmax_scale
+    )
+    small = Trials(unscaled(), 60.0).scene(parse_case(FORWARD))
+
+    [_, calm] = and_the_first(Trials(unscaled(), 60.0), [small], first)
+    assert (calm.case.seq_k, calm.case.dtype, calm.case.values.regime, calm.case.scale) == (70, "fp32", "normal", None)
+    [_, itself] = and_the_first(Trials(wild, 60.0), [small], first)
+    assert itself.case == first
+
+
 def test_the_case_seen_first_is_not_run_where_it_is_right_or_would_take_too_long():
     right, late = Trials(Plain(), 60.0), Trials(unscaled(), 0.0)
     small, first = late.scene(parse_case(FORWARD)), parse_case(LARGER)
