@@ -159,7 +159,9 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     others = iter(related)
     cases = chain(islice(others, _NEEDED), other_settings(trials.subject.supports, scene.case), others)
     in_time = trials.of(cases, share=_SHARES["always"])
-    longer = (scene for some in [cases] if _is_promising(records) for scene in trials.of(some, share=_SHARES["promising"]))
+    longer = (
+        scene for some in [cases] if _is_promising(records) for scene in trials.of(some, share=_SHARES["promising"])
+    )
     for variant in chain(in_time, longer):
         if variant is scene:
             continue

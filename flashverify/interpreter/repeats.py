@@ -4,8 +4,10 @@ What a launch in lockstep does is determined by its kernel, its grid, its argume
 address only where it makes an integer of it, and such launches are not kept. Elements that a launch does not load, those of a padding
 say, may be any others. The first element that differs from what the earlier launch loaded has the launch run.
 
-Nobody is spared a launch unless `Watch.known` is given. A pass that asks whether the same launch gives the same bits gives none, and
-neither does the pass whose launches are noted (`Watch.kept`): each of its launches runs.
+The order of programs decides nothing: a launch in which two store to one place, or one loads what another stores, is not kept.
+
+Nobody is spared a launch unless `Watch.known` is given. The pass whose launches are noted (`Watch.kept`) gives none: each of its
+launches runs.
 """
 
 from __future__ import annotations
