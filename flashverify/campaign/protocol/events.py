@@ -169,6 +169,8 @@ class Separated(msgspec.Struct, frozen=True, tag=True):
         accounts: whether the diagnosis of the one that has a name accounts for the minimal case of the other; None where it has no say.
         found_alone: text of a case that shows `found` and lacks something that the case of `cause` has; empty where none was seen.
         cause_alone: the same the other way round.
+        only_name: no more than that diagnosis was asked.
+        wider: whether it accounts for it on a case on which its conditions do not hold.
     """
 
     cause: Key
@@ -176,6 +178,8 @@ class Separated(msgspec.Struct, frozen=True, tag=True):
     accounts: bool | None = None
     found_alone: str = ""
     cause_alone: str = ""
+    only_name: bool = False
+    wider: bool = False
 
 
 class Shown(msgspec.Struct, frozen=True, tag=True):

@@ -180,11 +180,16 @@ class Compare(msgspec.Struct, frozen=True, tag=True):
 
 
 class Separate(msgspec.Struct, frozen=True, tag=True):
-    """Look for what tells the finding `found` apart from `cause`, another one, for `limit` seconds; None is no limit."""
+    """Look for what tells the finding `found` apart from `cause`, another one, for `limit` seconds; None is no limit.
+
+    Attributes:
+        only_name: the diagnosis of the one is asked about the other one, and no more.
+    """
 
     cause: FindingRecord
     found: FindingRecord
     limit: float | None = None
+    only_name: bool = False
 
 
 class Profile(msgspec.Struct, frozen=True, tag=True):

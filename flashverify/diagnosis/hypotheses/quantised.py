@@ -115,6 +115,14 @@ def _of_others(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
             yield f"of the first {text}", x.value(scale=x.scale.narrow(axis, 0, 1))
             yield f"of the next {text}", x.value(scale=x.scale.roll(-1, axis))
             yield f"of the {text} before", x.value(scale=x.scale.roll(1, axis))
+        if x.shifted and x.zero.shape[axis] > 1:
+            zero = x.zero.narrow(axis, 0, 1)
+            yield f"the zero point that of the first {text}", x.value(zero=zero)
+            if x.scale.shape[axis] > 1:
+                yield (
+                    f"the zero point too that of the first {text}",
+                    x.value(scale=x.scale.narrow(axis, 0, 1), zero=zero),
+                )
 
 
 def _one_for_all(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
@@ -144,8 +152,6 @@ def _zero_wrong(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
         return
     yield "added", x.value(zero=-x.zero)
     yield "of the first group", x.value(zero=x.zero[:, :, :1])
-    yield "of the first head", x.value(zero=x.zero[:, :1])
-    yield "of the first sequence", x.value(zero=x.zero[:1])
     scale = torch.where(x.scale > 0, x.scale, 1.0)
     yield "behind the scale: scale * code - zero", x.value(zero=x.zero / scale)
     yield "behind the scale: scale * code + zero", x.value(zero=-x.zero / scale)

@@ -63,8 +63,12 @@ def _distances(*changes: Callable[[Scene, Tensor], Tensor | None]) -> Build:
         for change in changes:
             changed = change(scene, distance)
             if changed is not None:
-                of = buckets.long()[changed.clamp(-reach, reach) + reach]
-                yield _reading(scene, table.double(), of.unsqueeze(1))
+                of = buckets.long()[changed.clamp(-reach, reach) + reach].unsqueeze(1)
+                found = _reading(scene, table.double(), of)
+                yield found
+                if found.inputs is not None and not torch.equal(of, scene.inputs.relative_buckets):
+                    declared = replace(found.inputs, relative_buckets=scene.inputs.relative_buckets)
+                    yield replace(found, inputs=declared, detail="its gradient is summed at the declared one")
 
     return build
 
