@@ -177,7 +177,10 @@ class Scene:
         return found
 
     def _keep(self, alternative: Alternative, names: frozenset[str], found: Expectations) -> None:
-        self.memo["expected", id(alternative), frozenset(names)] = (alternative, found)  # an alternative that is kept keeps its id
+        self.memo["expected", id(alternative), frozenset(names)] = (
+            alternative,
+            found,
+        )  # an alternative that is kept keeps its id
 
     def agrees(self, alternative: Alternative, names: frozenset[str]) -> bool:
         """Whether the outputs `names` are what `alternative` expects. The answers for a mask alone are kept."""
