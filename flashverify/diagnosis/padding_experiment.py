@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.left_open import outside
+from flashverify.checks.left_open import outside, undefined_elements
 from flashverify.checks.passes.execution import execute
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ def padding_reaches(subject: Subject, case: Case) -> tuple[str, str] | None:
 
 
 def _outputs(subject: Subject, case: Case, name: str | None, value: float) -> dict[str, Tensor] | None:
-    """The outputs with the padding of one tensor set; None where it has none."""
+    """The outputs with the padding of one tensor set, with 0 where nobody promises a value; None where it has none."""
     problem, _ = materialize(case, subject.device())
     if name is not None and not _fill(problem, name, value):
         return None
-    return {output: x.detach().cpu() for output, x in execute(subject, problem).outputs.items()}
+    found = {output: x.detach().cpu() for output, x in execute(subject, problem).outputs.items()}
+    open_ = undefined_elements(problem, subject.contract)
+    return {output: x.masked_fill(open_[output].cpu(), 0.0) if output in open_ else x for output, x in found.items()}
 
 
 def _fill(problem: Problem, name: str, value: float) -> bool:

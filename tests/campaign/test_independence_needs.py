@@ -9,9 +9,10 @@ from flashverify.campaign.causes.independence import has, is_silent, needed
 from flashverify.campaign.causes.needs import NOT_YET
 from flashverify.campaign.causes.sighting import Sighting
 from flashverify.case.text import parse_case
+from flashverify.judge.record import Folded
 from flashverify.judge.verdict import Key
 from tests.campaign.company_seen import failing
-from tests.campaign.test_independence_parts import PLAIN, WINDOW, finding
+from tests.campaign.test_independence_parts import PLAIN, WINDOW, apart, finding
 
 
 def test_a_case_that_waits_to_be_made_smaller_needs_nothing_and_one_that_could_not_be_needs_its_parts():
@@ -79,3 +80,28 @@ def test_a_named_cause_is_silent_where_the_case_lacks_what_it_needs_or_the_outpu
     of = Key("k", "accuracy", "bound", "dq", "fp32")
 
     assert is_silent(cause, Sighting(of, f"{PLAIN} backward=no", failing(of), failures=wrong)) is silent
+
+
+@pytest.mark.parametrize(("of", "needs"), [("accuracy bound o", set()), ("accuracy bound dq", {"16 bits"})])
+def test_16_bits_are_no_need_of_a_small_error_that_fp32_shows_too(of, needs):
+    one, other = finding(case="fv1"), finding(of)
+    small = msgspec.structs.replace(one.verdict, ratio=(3.0).hex())
+    held = (Folded(other.key, "fv1", "it is wrong", "its minimal case shows it too"),)
+
+    assert needed(msgspec.structs.replace(one, verdict=small, folded=held)) == {"a row"} | needs
+
+
+@pytest.mark.parametrize(("value", "stay"), [("-inf", False), ("inf", True)])
+def test_sizes_tell_nothing_of_a_row_that_the_subject_takes_for_one_without_keys(value, stay):
+    lost = finding("nonfinite inf lse", f"{PLAIN} seq_q=2 seq_k=1")
+    verdict = msgspec.structs.replace(lost.verdict, message=f"lse[0, 0, 1] is {value} where the exact value is 0")
+
+    assert apart(msgspec.structs.replace(lost, verdict=verdict), finding(case=f"{PLAIN} seq_k=2")) is stay
+
+
+def test_the_right_edge_of_a_window_is_what_a_causal_mask_is_and_not_the_reverse():
+    causal, right, left = (f"{PLAIN} {part}" for part in ("causal=top-left", "window=1,0", "window=1,*"))
+
+    assert not apart(finding(case=causal), finding("accuracy empty-row o", right))
+    assert apart(finding(case=causal), finding("accuracy empty-row o", left))
+    assert needed(finding(case=right)) == {"a row", "has window"}

@@ -151,3 +151,82 @@ def test_the_explainer_has_one_experiment_made_when_the_search_is_over(tmp_path,
         "the same diagnosis" if accounts else "nothing shows that it has a cause of its own, experiments neither"
     ]
     ledger.store.close()
+
+
+def asked_of_a_name(conditions, output, says):
+    """What is said where no more than a name is asked, which is about O and accounts for a failure where `says` holds of its conditions."""
+    key = msgspec.structs.replace(NAN, output=output)
+
+    class Asked(Subject):
+        def attributed(self, subject, case, verdict, diagnosis):
+            return says(diagnosis.conditions)
+
+        def judge(self, spec, case, plan):
+            return CaseResult(format_case(case), "k", "cpu", (failing(key),))
+
+    session, diagnosis = Asked(lambda case: True), msgspec.structs.replace(NAMED, conditions=conditions)
+    lead, found = (FindingRecord(each, BOTH, BOTH, failing(each), "cpu", "k") for each in (OUT, key))
+    separate(session, Separate(msgspec.structs.replace(lead, diagnosis=diagnosis), found, only_name=True))
+    event = next(event for event in session.events if isinstance(event, Separated))
+    assert (event.only_name, event.found_alone, event.cause_alone) == (True, "", "")
+    return event.accounts, event.wider
+
+
+@pytest.mark.parametrize(
+    ("conditions", "output", "says", "answer"),
+    [
+        ((), "o", lambda conditions: True, (True, False)),
+        ((), "o", lambda conditions: False, (False, False)),
+        (("seq_q > 4",), "o", lambda conditions: not conditions, (True, True)),
+        (("seq_q > 4",), "lse", lambda conditions: not conditions, (True, True)),
+        (("seq_q > 4",), "o", lambda conditions: False, (False, False)),
+        (("seq_q > 4",), "dk", lambda conditions: not conditions, (False, False)),
+    ],
+)
+def test_one_name_of_one_kernel_is_one_mistake_whatever_its_conditions_are(conditions, output, says, answer):
+    assert asked_of_a_name(conditions, output, says) == answer
+
+
+def explainer_of(tmp_path, cases, told):
+    """An explainer that was told of two findings, by key the minimal case, and the ledger."""
+    config = CampaignConfig(kind="fuzz", subjects=("k",), out=tmp_path / "run", device="cpu", workers=1)
+    ledger, session = Ledger(config), Subject(lambda case: True)
+    explainer = Explainer(
+        config, ledger, Explaining(Budget(None, 10.0), 1, share=0.3, least=None), lambda event: None, lambda: 0.0
+    )
+    ledger.keep(session.judge("k", parse_case(BOTH), "fuzz"), "k", 0.0)
+    for key, case in cases.items():
+        explainer.told(0, Minimal(key, case, failing(key), Confirmation(3, 3), told.get(key)))
+    explainer._folding.unprofiled.clear()
+    return explainer, ledger
+
+
+@pytest.mark.parametrize("wider", [True, False])
+def test_a_name_that_comes_late_is_asked_about_what_was_explained_before_it_whatever_tells_them_apart(tmp_path, wider):
+    cases = {NAN: "fv1 causal=top-left", OUT: "fv1 softcap=2"}
+    named = msgspec.structs.replace(NAMED, conditions=("seq_q > 4",))
+    explainer, ledger = explainer_of(tmp_path, cases, {OUT: named})
+    task = explainer.next(searching=True)
+
+    assert isinstance(task, Separate)
+    assert (task.cause.key, task.found.key, task.only_name) == (OUT, NAN, True)
+    explainer.began(0, task)
+    explainer.told(0, Separated(OUT, NAN, True, only_name=True, wider=wider))
+    explainer.ended(0)
+    (record,) = ledger.tally.findings()
+    assert record.diagnosis.conditions == (() if wider else ("seq_q > 4",))
+    assert ("Not there alone: o of fp16" in record.diagnosis.sentence) is wider
+    ledger.store.close()
+
+
+def test_a_name_that_does_not_account_for_it_is_not_asked_again_and_tells_nothing_apart(tmp_path):
+    explainer, ledger = explainer_of(tmp_path, dict.fromkeys((NAN, OUT), BOTH), {OUT: NAMED})
+    task = explainer.next(searching=False)
+    explainer.began(0, task)
+    explainer.told(0, Separated(OUT, NAN, False, only_name=True))
+    explainer.ended(0)
+    again = explainer.next(searching=False)
+
+    assert isinstance(again, Separate)
+    assert not again.only_name
+    ledger.store.close()

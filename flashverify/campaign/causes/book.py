@@ -92,7 +92,7 @@ class CauseBook(HiddenCauses):
                 if lead.key == record.key:
                     break  # what follows is less clear than the finding itself
                 if lead.key.subject == record.key.subject and (why := self._company_of(record.key, lead.key, over)):
-                    self._companions.keep(record.key)
+                    self._companions.kept.add(record.key)
                     yield record.key, lead.key, why
                     break
 

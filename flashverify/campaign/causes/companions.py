@@ -48,18 +48,17 @@ class Companions:
 
     Args:
         company: what failed together.
+
+    Attributes:
+        kept: buckets that were folded for their company alone: that one is seen says nothing about others.
     """
 
     def __init__(self, company: Company) -> None:
         self._company = company
-        self._kept: set[Key] = set()
+        self.kept: set[Key] = set()
         self._at_work: dict[tuple[Key, Key], bool] = {}
         self._shows: dict[Key, frozenset[Symptom]] = {}
         self._compared: set[tuple[Key, Key]] = set()
-
-    def keep(self, key: Key) -> None:
-        """A bucket is folded for its company alone: that it is seen says nothing about others."""
-        self._kept.add(key)
 
     def tried(self, cause: Key, bucket: Key, at_work: bool) -> None:
         """Whether a cause shows with other values on every case on which a bucket was seen alone."""
@@ -249,5 +248,5 @@ class Companions:
 
     def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
         """What a finding shows: of those that were folded into it those that more than company speaks for."""
-        folded = (each.key for each in cause.folded if each.key not in self._kept)
+        folded = (each.key for each in cause.folded if each.key not in self.kept)
         return frozenset(map(symptom, (cause.key, *folded)))

@@ -33,6 +33,7 @@ __all__ = [
     "says_little",
     "says_more",
     "told_apart",
+    "wider",
 ]
 
 OF_VALUES = ("counting", "relations", "config")
@@ -147,6 +148,13 @@ def one_form(a: FindingRecord, b: FindingRecord) -> bool:
     together = any({a.key.output, b.key.output} <= set(kernel) for kernel in KERNELS)
     step = together and bool(looks(a.diagnosis.sentence) & looks(b.diagnosis.sentence))
     return step or bool(form and form == other)
+
+
+def wider(diagnosis: Diagnosis, found: FindingRecord) -> Diagnosis:
+    """A diagnosis that accounts for a finding on whose minimal case its conditions do not hold."""
+    key = found.key
+    said = f"{diagnosis.sentence} Not there alone: {key.output} of {key.dtype} is wrong in this way on another case too, {found.case}."
+    return msgspec.structs.replace(diagnosis, conditions=(), sentence=said)
 
 
 def told_apart(found: FindingRecord, lead: FindingRecord) -> bool:

@@ -6,21 +6,22 @@ from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.accesses import kernel
+from flashverify.campaign.causes.accesses import one_place
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_form, one_name
 from flashverify.campaign.causes.needs import NOT_YET, small
-from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES
+from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.case.case import Case
     from flashverify.judge.record import FindingRecord
+    from flashverify.judge.verdict import Key
 
 __all__ = ["LOW", "has", "holds", "independent", "is_silent", "lacks_parts", "naming", "needed"]
 
@@ -30,6 +31,7 @@ _SIZES = ("seq_q", "seq_k", "dim_qk", "dim_v")
 _LOOKED_AT = 200
 """Cases of a failure that are looked at."""
 LOW = "16 bits"
+_CAUSAL = "has causal"
 EMPTY_ROW = "empty-row"
 """The error of values in a row that sees no key."""
 _EMPTY, _ROWS = "empty rows", "a row"
@@ -49,6 +51,7 @@ def independent(
     denied: bool,
     crossed: Callable[[], bool],
     without: tuple[bool, bool] = (False, False),
+    kept: Collection[Key] = (),
 ) -> bool:
     """Whether anything shows that two findings of one subject have causes of their own.
 
@@ -63,6 +66,7 @@ def independent(
         denied: whether the diagnosis of the one that has a name does not account for the other one.
         crossed: asks whether each was seen on a case that could have shown the other one and did not.
         without: whether an experiment showed the first one without something that the case of the second one has, and the reverse.
+        kept: buckets that were folded for company alone.
     """
     checks = {found.key.check, lead.key.check}
     if checks & {*PROCESS_CHECKS, "exception"}:
@@ -78,12 +82,12 @@ def independent(
     unnamed = _unnamed(found, lead).key
     if len(names) == 2 and denied and not alike and unnamed.check in VALUES and unnamed.error != EMPTY_ROW:
         return True  # rows that see no key are no part of what a name says
-    if checks == {"sanitizer"} and kernel(found.verdict.message) == kernel(lead.verdict.message) != "":
-        return False  # a program that is where it should not be loads and stores many tensors
+    if one_place(found, lead, kept):
+        return False
     apart = without[0] or _outside(found, lead, company), without[1] or _outside(lead, found, company)
     if all(apart) or (found.key.cause and apart[0]) or (lead.key.cause and apart[1]):
         return True
-    empty = EMPTY_ROW in (found.key.error, lead.key.error)  # the sizes of a case decide whether it has such a row
+    empty = any(map(_of_empty_rows, (found, lead)))  # the sizes of a case decide whether it has such a row
     sizes = not empty and _with_less(found, lead, company) and _with_less(lead, found, company)
     second = found.key.cause or lead.key.cause  # the other cases of its bucket show the first cause
     return sizes or (of_values and not alike and not second and crossed())
@@ -108,6 +112,13 @@ def lacks_parts(found: FindingRecord, lead: FindingRecord) -> bool:
     if found.case == found.first or lead.not_minimal:
         return False
     return any(part.startswith("has ") for part in needed(lead) - _has(found.case))
+
+
+def _of_empty_rows(finding: FindingRecord) -> bool:
+    """Whether a finding is about rows that see no key, or that the subject takes for such: their LSE is -inf."""
+    key = finding.key
+    lost = (key.check, key.error, key.output) == ("nonfinite", "inf", "lse") and " is -inf " in finding.verdict.message
+    return lost or key.error == EMPTY_ROW
 
 
 def _unnamed(found: FindingRecord, lead: FindingRecord) -> FindingRecord:
@@ -149,9 +160,15 @@ def _cases(finding: FindingRecord, company: Company) -> Iterator[str]:
 
 
 def needed(finding: FindingRecord) -> frozenset[str]:
-    """What the case of a finding has, beside sizes, a backward and values; a row only where its output has elements for each row."""
+    """What the case of a finding has, beside sizes, a backward and values.
+
+    A row is needed only where its output has elements for each row, 16 bits only where the error is small and fp32 does not show it.
+    """
     needs = _has(finding.case) - {"has backward"}
-    if not (finding.key.check == "accuracy" and small(finding.verdict)):
+    if parse_case(finding.case).mask.causal is None:
+        needs -= {_CAUSAL}  # the edge of its window is what it needs
+    same = (each.key for each in finding.folded if symptom(each.key) == symptom(finding.key))
+    if not (finding.key.check == "accuracy" and small(finding.verdict)) or any(key.dtype == "fp32" for key in same):
         needs -= {LOW}
     if finding.key.check not in VALUES or finding.key.output not in OF_ROWS:
         needs -= {_ROWS}
@@ -173,7 +190,9 @@ def _has(text: str) -> frozenset[str]:
 
 
 def has(case: Case) -> frozenset[str]:
-    """What a case has that a failure may need."""
+    """What a case has that a failure may need. The right edge of a window is what kernels make a causal mask of."""
     parts = {part for part in Company.parts(case) if part.startswith("has ") or part in _SHAPES}
     rows = {_ROWS} if any(case.rows_inside or (case.seq_q,)) else set()
+    if case.mask.window is not None and case.mask.window[1] is not None:
+        parts.add(_CAUSAL)
     return frozenset(parts | rows | ({LOW} if case.dtype != "fp32" else set()))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.clearness import clearest_first
+from flashverify.campaign.causes.diagnoses import named
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.independence import independent, naming
 from flashverify.campaign.causes.separations import Separations
+from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,8 +57,16 @@ class Remaining:
         """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
         for subject in dict.fromkeys(key.subject for key in self._records):
             for found, lead in self._alike(subject):
-                self._companions.keep(found.key)
+                self._companions.kept.add(found.key)
                 yield found.key, lead.key, _TRIED if self.separations.tried(found.key, lead.key) else _UNTRIED
+
+    def unasked(self, subject: str) -> tuple[FindingRecord, FindingRecord] | None:
+        """A finding with a name, and one about values without any, about which that was not asked; both are explained."""
+        known = self._known(subject)
+        leads = [record for record in known if naming(record) and record.key.check in TOLD_BY_VALUES]
+        found = [record for record in known if not named(record) and record.key.check in VALUES]
+        asked = ((a, b) for a, b in product(leads, found) if not self.separations.asked(a.key, b.key))
+        return next(asked, None)
 
     def undecided(self, subject: str, *, explained: bool) -> tuple[FindingRecord, FindingRecord] | None:
         """Two findings that nothing tells apart so far, with which no experiment was begun, the one that would hold the other one first.
@@ -91,6 +102,7 @@ class Remaining:
             denied=said.denied(a, b) or bool({(a, bucket_of(b)), (b, bucket_of(a))} & self._denied()),
             crossed=partial(self._companions.crossed, found, lead),
             without=(said.seen_without(a, b), said.seen_without(b, a)),
+            kept=self._companions.kept,
         )
 
 

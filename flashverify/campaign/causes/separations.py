@@ -17,18 +17,24 @@ class Separations:
     def __init__(self) -> None:
         self._begun: set[frozenset[Key]] = set()
         self._said: dict[frozenset[Key], Separated] = {}
+        self._asked: set[frozenset[Key]] = set()
 
-    def began(self, a: Key, b: Key) -> None:
-        """An experiment with two findings begins."""
-        self._begun.add(frozenset({a, b}))
+    def began(self, a: Key, b: Key, *, only_name: bool = False) -> None:
+        """An experiment with two findings begins; `only_name` asks a diagnosis, and no more."""
+        (self._asked if only_name else self._begun).add(frozenset({a, b}))
 
     def begun(self, a: Key, b: Key) -> bool:
         """Whether an experiment with two findings was begun."""
         return frozenset({a, b}) in self._begun
 
+    def asked(self, a: Key, b: Key) -> bool:
+        """Whether the diagnosis of the one was asked about the other one, or is."""
+        return frozenset({a, b}) in self._asked | self._begun
+
     def add(self, event: Separated) -> None:
-        """An experiment ended."""
-        self._said[frozenset({event.cause, event.found})] = event
+        """An experiment ended. A name alone tells nothing apart: what it does not account for is put to a whole one."""
+        if not event.only_name:
+            self._said[frozenset({event.cause, event.found})] = event
 
     def tried(self, a: Key, b: Key) -> bool:
         """Whether an experiment with two findings ended."""

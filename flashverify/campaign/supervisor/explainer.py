@@ -25,6 +25,7 @@ from flashverify.campaign.protocol import (
     Shown,
 )
 from flashverify.campaign.supervisor.events import FindingMinimal, FindingReconsidered, FindingSeen
+from flashverify.campaign.supervisor.experiments import Experiments
 from flashverify.campaign.supervisor.folding import Folding
 from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
 from flashverify.campaign.supervisor.second_causes import SecondCauses
@@ -80,10 +81,11 @@ class Explainer:
         self._shown = ShownBeside(self._book, tally.owners)
         self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
         self._looks = SecondLooks(self._book, time)
+        self._experiments = Experiments(self._book, ledger, self._folding)
         self._said: dict[type, Callable[[Any], None]] = {
             Minimal: self._minimal,
             Compared: self._compared,
-            Separated: self._separated,
+            Separated: self._experiments.ended,
             Shown: self._shown.add,
             Reconsidered: self._reconsidered,
         }
@@ -104,6 +106,8 @@ class Explainer:
         for key in self._folding.unprofiled:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
+        if (asked := self._experiments.of_names(free, folding)) is not None:
+            return asked
         for subject, trials in product(free, (False, True)):
             if trials and (task := self._before_trials(subject, searching, folding)) is not None:
                 return task
@@ -119,9 +123,8 @@ class Explainer:
         for subject in free:
             if (pair := self._book.pair(subject)) is not None:
                 return Compare(pair[0], (pair[1],), folding)
-        for subject in free:
-            if (two := self._book.remaining.undecided(subject, explained=searching)) is not None:
-                return Separate(*two, folding)
+        if (two := self._experiments.between(free, folding, explained=searching)) is not None:
+            return two
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
@@ -131,8 +134,7 @@ class Explainer:
         """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
         if not self._second.doubted and (found := self._book.further_question(subject, silent=True)) is not None:
             return Attribute(*found, limit)
-        two = None if searching else self._book.remaining.undecided(subject, explained=True)
-        return None if two is None else Separate(*two, limit)
+        return None if searching else self._experiments.between((subject,), limit, explained=True)
 
     def _free_subjects(self) -> list[str]:
         """The subjects with findings that no worker is busy with."""
@@ -154,7 +156,7 @@ class Explainer:
         elif isinstance(task, Reconsider):
             self._looks.began(task.cause.key)
         elif isinstance(task, Separate):
-            self._book.remaining.separations.began(task.cause.key, task.found.key)
+            self._experiments.began(task)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
@@ -238,12 +240,6 @@ class Explainer:
             self._book.compared(event.cause, event.found)
         if event.why and all(self._book.is_known(key) for key in (event.cause, event.found)):
             self._folding.one(event.found, event.cause, event.why)
-
-    def _separated(self, event: Separated) -> None:
-        """An experiment with two findings ended: the diagnosis of the one accounts for the minimal case of the other one, or it does not."""
-        self._book.remaining.separations.add(event)
-        if event.accounts and self._folding.stands(event.cause, event.found):
-            self._folding.one(event.found, event.cause, "the same diagnosis")
 
     def end(self) -> None:
         """Nothing is asked any more: what was never seen without another finding goes to that."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EDGES"]
 
+_BITS = frozenset({"bitmap", "tree"})
+"""Parts of which kernels get a bit for each pair."""
+
 
 def _window_begin(scene: Scene, by: str) -> Iterator[Alternative]:
     """The walk of a window begins at the wrong tile.
@@ -86,14 +89,17 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
     first row that sees the tile's last key counts as full, so that earlier rows in it see all keys of the tile.
     """
     mask, at = scene.case.mask, scene.at
-    right = 0 if mask.causal is not None else (mask.window or (None, None))[1]
+    aligned = mask.causal is not None or mask.tree is not None  # no node of a tree sees one behind it
+    right = 0 if aligned else (mask.window or (None, None))[1]
     found = parts(scene)
-    bits = by == "full" and "bitmap" in found  # of a tile with bits only rows behind the last one are sure
+    # of a tile with bits only rows behind the last one are sure
+    bits = by == "full" and not _BITS.isdisjoint(found)
     if (right is None and not bits) or not scene.case.seq_q or not scene.case.seq_k:
         return
     i = at.row[:, None, :, None]
     shift, rows_of_key = _of_keys(scene)
-    others = seen({name: part for name, part in found.items() if name not in ("causal", "right", "bitmap")})
+    upper = {name: part for name, part in found.items() if name in ("causal", "right", *_BITS)}
+    others = seen({name: part for name, part in found.items() if name not in upper})
     for keys in TILES:
         first_key = at.key // keys * keys
         last_key = torch.minimum(first_key + keys, at.key_limit) - 1
@@ -101,7 +107,12 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
             torch.minimum((key - shift - (right or 0)).clamp(min=0), rows_of_key)[:, None, None, :]
             for key in (first_key, last_key)
         )
-        last = rows_of_key[:, None, None, :] if bits else last
+        sure = rows_of_key[:, None, None, :]
+        last = (
+            (sure if "bitmap" in found else torch.where((last_key >= shift)[:, None, None, :], sure, last))
+            if bits
+            else last
+        )
         for rows in TILES:
             detail = f"tiles of {rows} rows and {keys} keys"
             if by == "up":
@@ -112,10 +123,10 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
                 yield Alternative(inputs=inputs, detail=f"in the walk over the queries, {detail}", outputs=BACKWARD)
             else:
                 taken = (i >= last // rows * rows) & (i < last)
-                upper = seen({name: found[name] for name in ("causal", "right", "bitmap") if name in found})
-                yield Alternative(inputs=replace(scene.inputs, visible=others & (upper | taken)), detail=detail)
+                widened = others & (seen(upper) | taken)
+                yield Alternative(inputs=replace(scene.inputs, visible=widened), detail=detail)
                 if bits:  # a walk whose first segment counts as none begins there
-                    alone = others & (i >= last // rows * rows) & (upper | taken)
+                    alone = widened & (i >= last // rows * rows)
                     detail = f"{detail}, the queries before it left out"
                     yield Alternative(inputs=replace(scene.inputs, visible=alone), detail=detail)
 
@@ -123,11 +134,13 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
 def _of_keys(scene: Scene) -> tuple[Tensor, Tensor]:
     """Shift and declared rows of each key's sequence, `[B, Sk]`."""
     at, packed = scene.at, scene.case.mask.packed
+    tree = scene.case.mask.tree is not None
     if packed is None:
-        return at.shift[:, :1].expand_as(at.key), at.rows[:, :1].expand_as(at.key)
+        shift = at.keys - at.rows if tree else at.shift
+        return shift[:, :1].expand_as(at.key), at.rows[:, :1].expand_as(at.key)
     lengths = torch.tensor([*packed.lengths(), (0, 0)], dtype=torch.int64)
     rows, keys = lengths[at.key_sequence.clamp(max=len(lengths) - 1)].unbind(-1)
-    return (keys - rows if scene.case.mask.causal == "bottom-right" else torch.zeros_like(rows)), rows
+    return (keys - rows if tree or scene.case.mask.causal == "bottom-right" else torch.zeros_like(rows)), rows
 
 
 def _last_query(scene: Scene) -> Iterator[Alternative]:

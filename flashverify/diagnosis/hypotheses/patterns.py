@@ -111,12 +111,16 @@ def _partial_block(scene: Scene) -> Iterator[Alternative]:
     limit = scene.at.keys[:, None, :, None]
     whole = (scene.at.key[:, None, None, :] // blocks.keys + 1) * blocks.keys <= limit
     yield Alternative(inputs=with_parts(scene, blocks=found["blocks"] & whole))
+    at = scene.at
+    rows = ((at.row // blocks.rows + 1) * blocks.rows <= at.rows)[:, None, :, None]
+    along = with_parts(scene, blocks=found["blocks"] & rows)
+    yield Alternative(inputs=along, detail="in the walk over the queries", outputs=("dk", "dv"))
     # of a causal walk the limit is that of the last row of a tile of rows
     if "causal" in found or "right" in found:
         upper = found.get("causal", torch.ones(())) * found.get("right", torch.ones(())) > 0
         for size in (16, 32, 64, 128):
-            rows = torch.arange(scene.case.seq_q) // size
-            last = torch.stack([upper[..., rows == rows[n], :].any(-2) for n in range(scene.case.seq_q)], -2)
+            tile = torch.arange(scene.case.seq_q) // size
+            last = torch.stack([upper[..., tile == tile[n], :].any(-2) for n in range(scene.case.seq_q)], -2)
             last = last & found["keys"]
             end = (scene.at.key[:, None, None, :] + 1).where(last, 0).amax(-1, keepdim=True)
             cut = (scene.at.key[:, None, None, :] // blocks.keys + 1) * blocks.keys <= end

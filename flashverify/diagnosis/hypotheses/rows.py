@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ROWS"]
 
 _VERY_NEGATIVE = -1e4
+_ROUNDING = 2.0**-20
+"""Of the number, what the LSE of a row may be off by."""
 
 
 def _empty_nan(scene: Scene) -> Iterator[Alternative]:
@@ -39,6 +41,7 @@ def _empty_nan(scene: Scene) -> Iterator[Alternative]:
 def _empty_averages(scene: Scene) -> Iterator[Alternative]:
     """O is the mean of V over all keys of the tiles that the row's tile visits, keys behind the last one counting as 0."""
     empty, case, i = scene.truth.empty_rows, scene.case, scene.inputs
+    yield from _drowned(scene)
     if not bool(empty.any()) or i.visible is None or not case.seq_k:
         return
     visible = i.visible.expand(case.batch, case.heads_q, case.seq_q, case.seq_k)
@@ -66,6 +69,28 @@ def _empty_averages(scene: Scene) -> Iterator[Alternative]:
                 return {"o": replace(found["o"], other=(mean, near)), "lse": replace(found["lse"], other=very_low)}
 
             yield Alternative(finish=finish)
+
+
+def _drowned(scene: Scene) -> Iterator[Alternative]:
+    """Rows whose own logits lie below the number have it as their LSE, as the hidden keys of their tiles do, whose values they average."""
+    wrong, lse = scene.failures.get("lse"), scene.outputs.get("lse")
+    if wrong is None or lse is None or not bool(wrong.any()):
+        return
+    exact, unit = scene.truth.forward()["lse"][0], scene.unit
+    number = lse[wrong].amax()
+    near = _ROUNDING * number.abs()
+    below = torch.isfinite(exact) & (exact < number - near)
+    drowned = below & wrong & ((lse - number).abs() <= near)
+    if bool(torch.isfinite(number)) and float(number) * unit < _VERY_NEGATIVE and torch.equal(below, drowned):
+        there = torch.where(below, near, -1.0)
+
+        def finish(found: Expectations) -> Expectations:
+            if "o" not in found:
+                return found
+            lse = replace(found["lse"], other=(number.expand_as(there), there))
+            return {"o": found["o"].open(below.unsqueeze(-1)), "lse": lse}
+
+        yield Alternative(finish=finish)
 
 
 def _empty_lse(value: float) -> Callable[[Scene], Iterator[Alternative]]:

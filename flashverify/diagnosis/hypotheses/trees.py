@@ -9,7 +9,7 @@ import torch
 from flashverify.case.masks.patterns import bitmap_tensor
 from flashverify.case.masks.tree import ancestors, has_entry_trees, single_trees
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
-from flashverify.diagnosis.mask_tensors import tree, with_parts
+from flashverify.diagnosis.mask_tensors import parts, tree, with_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +58,11 @@ def _sees_the_one_before(scene: Scene) -> Iterator[Alternative]:
     bits = bitmap_tensor(scene.case)
     if bits is not None and min(bits.shape[-2:]) and max(bits.shape[-2:]) > 1:
         row, key = torch.arange(bits.shape[-2])[:, None], torch.arange(bits.shape[-1])
-        yield Alternative(inputs=with_parts(scene, bitmap=bits | (key == row - 1)))
+        before = key == row - 1
+        changed: dict[str, Tensor | None] = {"bitmap": bits | before}
+        if scene.case.mask.tree is not None:  # the bits of both are one table
+            changed["tree"] = parts(scene)["tree"] | before
+        yield Alternative(inputs=with_parts(scene, **changed))
 
 
 def _parents(scene: Scene, table: Tensor) -> Tensor:
