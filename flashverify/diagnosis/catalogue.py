@@ -20,6 +20,7 @@ from flashverify.diagnosis.hypotheses.draws import DRAWS
 from flashverify.diagnosis.hypotheses.draws_in_tiles import DRAWS_IN_TILES
 from flashverify.diagnosis.hypotheses.draws_of_walks import DRAWS_OF_WALKS
 from flashverify.diagnosis.hypotheses.dropout import DROPOUT
+from flashverify.diagnosis.hypotheses.dropout_in_tiles import DROPOUT_IN_TILES
 from flashverify.diagnosis.hypotheses.edges import EDGES
 from flashverify.diagnosis.hypotheses.empty_gradients import EMPTY_GRADIENTS
 from flashverify.diagnosis.hypotheses.factors import FACTORS
@@ -46,10 +47,12 @@ from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
 from flashverify.diagnosis.hypotheses.padded_tables import PADDED_TABLES
 from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
 from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
+from flashverify.diagnosis.hypotheses.partly_read_codes import PARTLY_READ_CODES
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
 from flashverify.diagnosis.hypotheses.philox_rounds import PHILOX_ROUNDS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
+from flashverify.diagnosis.hypotheses.queries_of_rows import QUERIES_OF_ROWS
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
 from flashverify.diagnosis.hypotheses.relative_gradient import RELATIVE_GRADIENT
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
@@ -105,6 +108,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *FACTORS,
     *QUANTISED,
     *CODE_FORMATS,
+    *PARTLY_READ_CODES,
     *PAGE_LENGTHS,
     *LENGTHS,
     *PACKED_COUNTS,
@@ -151,6 +155,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *CUT_CHAINS,
     *SINK_GRADIENT,
     *DROPOUT,
+    *DROPOUT_IN_TILES,
     *DRAWS,
     *PHILOX_ROUNDS,
     *DRAWS_IN_TILES,
@@ -165,6 +170,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *MASKING,
     *GRADIENT_STORES,
     *WIRING_OF_ROWS,
+    *QUERIES_OF_ROWS,
     *STORED_PAIRS,
     *RING_VISITS,
 )

@@ -13,6 +13,7 @@ _FAMILIES = (
     ("bitmap-ignored", "tree-as-chain", "tree-ignored"),
     # One distance, or one head, from which several terms are looked up.
     ("alibi-without-shift", "relative-bias-without-shift"),
+    ("alibi-from-the-end", "relative-bias-from-the-end"),
     ("alibi-signed-distance", "relative-bias-distance-sign"),
     ("alibi-off-by-one", "relative-bias-off-by-one"),
     ("alibi-slope-of-kv-head", "bias-of-kv-head", "relative-bias-of-kv-head", "sink-of-kv-head"),

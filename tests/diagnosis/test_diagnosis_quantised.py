@@ -10,8 +10,10 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.hypotheses.code_formats import CODE_FORMATS
 from flashverify.diagnosis.hypotheses.factors import FACTORS
+from flashverify.diagnosis.hypotheses.partly_read_codes import PARTLY_READ_CODES
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.observe import look
+from flashverify.numerics import Form
 from tests.diagnosis.test_diagnosis_selection import scene
 from tests.quantised import plain as kernels
 from tests.quantised.plain import plain
@@ -52,7 +54,7 @@ SCALES = {
 }
 
 
-CODES = (*QUANTISED, *CODE_FORMATS)
+CODES = (*QUANTISED, *CODE_FORMATS, *PARTLY_READ_CODES)
 
 
 def answers(subject, quantised, asked=CODES):
@@ -107,6 +109,25 @@ def test_codes_that_are_read_wrongly_are_what_their_hypothesis_says(monkeypatch,
     monkeypatch.setattr(kernels, "numbers", lambda codes, _: wrong(codes))
 
     assert clear(answers(plain("folded"), quantised)) == {name}
+
+
+def test_channels_whose_codes_are_not_read_are_said(monkeypatch):
+    exact = kernels.numbers
+    monkeypatch.setattr(
+        kernels, "numbers", lambda codes, name: exact(codes, name).where(torch.arange(24) < 16, kernels.MIDDLE[name])
+    )
+    seen = look(plain("folded"), parse_case(SHAPE.replace("=8", "=24") + " quantised=int4/head/fitted"))
+
+    assert clear({wrong.name: Claim(wrong).answer(seen) for wrong in CODES}) == {"codes-of-some-channels-missing"}
+
+
+def test_a_scale_that_one_of_several_partial_results_gets_is_said():
+    def of_the_first(_, k, v):
+        return k, v.where(torch.arange(9)[:, None] < 4, 1.0)
+
+    subject = plain("folded", Form(dequantised="folded", n_splits=2), scales=of_the_first)
+
+    assert clear(answers(subject, "int8/head/fitted")) == {"codes-scale-in-some-parts"}
 
 
 @pytest.mark.slow

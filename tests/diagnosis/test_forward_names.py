@@ -8,7 +8,15 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.related_cases import grown
-from tests.diagnosis import draw_defects, local_defects, mask_defects, option_defects, tile_defects, wiring_defects
+from tests.diagnosis import (
+    draw_defects,
+    local_defects,
+    mask_defects,
+    option_defects,
+    row_and_tile_defects,
+    tile_defects,
+    wiring_defects,
+)
 from tests.diagnosis.planted import planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
@@ -21,6 +29,7 @@ DEFECTS = [
     *local_defects.DEFECTS,
     *draw_defects.RESHAPED,
     *tile_defects.DEFECTS,
+    *row_and_tile_defects.DEFECTS,
 ]
 SHARED = {
     "diagonal-shift-twice": {

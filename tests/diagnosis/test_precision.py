@@ -94,7 +94,30 @@ def words(subject, text, seconds=300):
     return precision_words(subject, case, verdict, Clock().end(seconds))
 
 
+def in_int8(x):
+    """Each 16 rows or keys in 127 steps up to the largest of them."""
+    parts = []
+    for part in x.double().split(16, 2):
+        step = part.abs().amax((2, 3), keepdim=True) / 127
+        parts.append((part / step).round() * step)
+    return torch.cat(parts, 2).to(x.dtype)
+
+
+def logarithm(self, lse, _):
+    """The exponent of the row sum beside the largest logit, and a parabola of its fraction."""
+    part, exponent = torch.frexp((lse - self.top).exp())
+    fraction = 2 * part - 1
+    return self.top + (exponent - 1 + fraction + fraction * (1 - fraction) / 3) / LOG2E
+
+
+def with_the_top(self, o, z, v, lse):
+    self.top = z.amax(-1)
+    return o
+
+
 DEFECTS = [
+    ("K rounded to int8 steps of the largest of each tile", FP32, given(k=lambda p: in_int8(p.k))),
+    ("a logarithm of the row sum by a polynomial of low degree", FP32, {"output": with_the_top, "lse": logarithm}),
     ("P rounded to bf16", FP32, softmax(p=bf16)),
     ("row sum of P rounded to bf16", FP32, softmax(summed=bf16)),
     ("polynomial of low degree", FP32, softmax(exp=quadratic)),

@@ -192,6 +192,11 @@ HEADS = (
         build=_mapped(lambda h, kv, _group: 0 * h + kv - 1),
     ),
     Semantics(
+        name="head-clamped",
+        sentence="query head h reads kv head h, and the last kv head where there is none",
+        build=_mapped(lambda h, kv, _group: h.clamp(max=kv - 1)),
+    ),
+    Semantics(
         name="head-numbered-otherwise",
         sentence="query head h of sequence b reads the kv head with another number than b * Hkv + h // group",
         build=_numbered,

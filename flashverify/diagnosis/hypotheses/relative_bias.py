@@ -138,6 +138,11 @@ def _without_shift(scene: Scene, distance: Tensor) -> Tensor | None:
     return distance + shift[:, :, None] if bool(shift.any()) else None
 
 
+def _with_shift(scene: Scene, distance: Tensor) -> Tensor | None:
+    shift = scene.at.keys - scene.at.rows
+    return distance - shift[:, :, None] if bool((shift != 0).any()) and not scene.case.mask.aligned_at_end else None
+
+
 RELATIVE = (
     Semantics(name="relative-bias-missing", sentence="the relative bias is not added", build=_missing),
     Semantics(
@@ -172,6 +177,11 @@ RELATIVE = (
         name="relative-bias-without-shift",
         sentence="the relative bias measures distances from the top-left diagonal, where the bottom-right one is declared",
         build=_distances(_without_shift),
+    ),
+    Semantics(
+        name="relative-bias-from-the-end",
+        sentence="the relative bias measures distances from the bottom-right diagonal, where none or the top-left one is declared",
+        build=_distances(_with_shift),
     ),
     Semantics(
         name="relative-bias-clipped-early",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.diagnosis.readings.devices import TWO, counted_devices, devices_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -65,6 +67,20 @@ def head_places(scene: Scene, count: int = len(_HEADS)) -> Iterator[tuple[str, P
         moved = to(own[1], scene.case.heads_kv, scene.group)
         if not torch.equal(moved, own[1]):
             yield words, (own[0], moved, own[2])
+    if count == len(_HEADS):
+        yield from _on_devices(scene)
+
+
+def _on_devices(scene: Scene) -> Iterator[tuple[str, Place]]:
+    """Heads that are dealt out to devices, each of which counts them from 0."""
+    b, h, i = own_places(scene)
+    heads = h.shape[1]
+    for name in (*counted_devices(scene), TWO):
+        count = devices_of(scene, name)
+        if 1 < count <= heads:
+            begins = torch.tensor([heads * n // count for n in range(count)])
+            own = torch.bucketize(h.contiguous(), begins, right=True) - 1
+            yield "the head of the first device with its number on its own one", (b, h - begins[own], i)
 
 
 def folds(scene: Scene) -> Iterator[tuple[str, Place]]:

@@ -146,6 +146,15 @@ def _by_the_buffers(scene: Scene) -> Iterator[Alternative]:
         yield Alternative(inputs=with_biases(scene, bias, -slope * _distance(scene, shift).abs()), detail=words)
 
 
+def _from_the_end(scene: Scene) -> Iterator[Alternative]:
+    bias, alibi = split_biases(scene)
+    shift = scene.at.keys - scene.at.rows
+    if alibi is None or scene.problem.slopes is None or scene.case.mask.aligned_at_end or not bool(shift.any()):
+        return
+    slope = acting_slopes(scene.problem.slopes).double().view(-1, 1, 1)
+    yield Alternative(inputs=with_biases(scene, bias, -slope * _distance(scene, shift).abs()))
+
+
 def _of_kv_heads(scene: Scene, slopes: Tensor) -> Iterator[tuple[Tensor, str]]:
     """The slopes of a model with as many heads as there are kv heads; and those of the heads by their number in the group."""
     head = torch.arange(len(slopes))
@@ -219,6 +228,11 @@ TERM_PLACES = (
         name="alibi-of-the-key",
         sentence="ALiBi is the slope times the number of the key, without the row",
         build=_by_the_key,
+    ),
+    Semantics(
+        name="alibi-from-the-end",
+        sentence="ALiBi measures distances from the bottom-right diagonal, where none or the top-left one is declared",
+        build=_from_the_end,
     ),
     Semantics(
         name="alibi-of-the-buffers",

@@ -91,6 +91,17 @@ def _lower(scene: Scene, table: Tensor) -> Tensor:
     return table
 
 
+def _levels(scene: Scene, table: Tensor) -> Tensor:
+    table = table.clone()
+    for first, parents in _trees(scene):
+        depth: list[int] = []
+        for node, parent in enumerate(parents):
+            depth.append(depth[parent] + 1 if parent >= 0 else 0)
+            for other in range(node):
+                table[first + node, other] |= depth[other] < depth[node]
+    return table
+
+
 def _tree_of_the_first(scene: Scene) -> Iterator[Alternative]:
     """Every entry of the batch sees by the first one's tree."""
     trees, rows = scene.case.mask.tree, scene.case.seq_q
@@ -132,6 +143,11 @@ TREES = (
         name="tree-as-chain",
         sentence="the tree is taken for a chain: a node sees all nodes before it",
         build=_tree(_lower),
+    ),
+    Semantics(
+        name="tree-by-levels",
+        sentence="a tree node sees all nodes before it of a smaller depth, those of other branches too",
+        build=_tree(_levels),
     ),
     Semantics(
         name="tree-ignored",

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     Features = Callable[[Scene], dict[str, Tensor] | None]
 
-__all__ = ["exponential_words"]
+__all__ = ["LN2", "SMALL", "exponential_words", "fitted", "how_well", "waves"]
 
-_LN2 = math.log(2.0)
+LN2 = math.log(2.0)
 _OF_BACKWARD = frozenset({"dq", "dk", "dv"})
 _WAVES = 3
 _EXPLAINED = 0.9
 _NEARER = 1.1
 """An output whose squared distance from a prediction is more than so many times that from what is declared contradicts it."""
 _LARGEST = 1 << 16
-_SMALL = 2.0**-5
+SMALL = 2.0**-5
 """Relative errors of weights up to which the change of the outputs is taken to be linear; what is larger is no matter of precision."""
 
 
@@ -45,23 +45,24 @@ def exponential_words(scenes: list[Scene], others: tuple[Scene, ...], names: fro
         ways = [_of_weights]
     else:
         return ""
-    tried = [_fitted(scenes, others, names, each) for each in ways]
+    tried = [fitted(scenes, others, names, each) for each in ways]
     if wave := max((each for each in tried if each is not None), key=lambda each: each[1], default=None):
-        worst = float(_waves(torch.linspace(0, 1, 257, dtype=torch.float64)).mT.mul(wave[0]).sum(-1).abs().max())
-        if worst > _SMALL:
+        worst = float(waves(torch.linspace(0, 1, 257, dtype=torch.float64)).mT.mul(wave[0]).sum(-1).abs().max())
+        if worst > SMALL:
             return ""
         return (
             "an exponential by a polynomial of low degree: its relative error depends on the fraction "
-            f"of the base-2 exponent and is up to 2^{math.log2(worst):.1f} ({_how_well(wave[1])})"
+            f"of the base-2 exponent and is up to 2^{math.log2(worst):.1f} ({how_well(wave[1])})"
         )
     return ""
 
 
-def _how_well(explained: float) -> str:
+def how_well(explained: float) -> str:
+    """The share of the squared error that is explained, in words."""
     return f"{100 * explained:.0f} % of the squared error explained"
 
 
-def _fitted(
+def fitted(
     scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], features: Features
 ) -> tuple[Tensor, float] | None:
     """Coefficients by least squares on one scene, and the least share that they explain on all."""
@@ -124,7 +125,7 @@ def _of_weights(scene: Scene) -> dict[str, Tensor] | None:
     s = known_steps(scene)
     if s is None or s.z.numel() > _LARGEST or not s.z.shape[-1]:
         return None
-    relative = _errors((s.z - s.lse.unsqueeze(-1)) / _LN2)
+    relative = _errors((s.z - s.lse.unsqueeze(-1)) / LN2)
     ds = (scene.inputs.scale * s.formula() * s.slope).unsqueeze(-1) * relative
     weights = (s.p * s.kept).unsqueeze(-1) * relative
 
@@ -138,13 +139,13 @@ def _of_weights(scene: Scene) -> dict[str, Tensor] | None:
     }
 
 
-def _waves(fraction: Tensor) -> Tensor:
+def waves(fraction: Tensor) -> Tensor:
     """A basis of smooth functions of the fraction, `[unknowns, ...]`: powers and waves."""
     centred = fraction - 0.5
-    waves = [torch.ones_like(fraction), centred, centred**2, centred**3]
+    found = [torch.ones_like(fraction), centred, centred**2, centred**3]
     for number in range(1, _WAVES + 1):
-        waves += [torch.cos(2 * math.pi * number * fraction), torch.sin(2 * math.pi * number * fraction)]
-    return torch.stack(waves)
+        found += [torch.cos(2 * math.pi * number * fraction), torch.sin(2 * math.pi * number * fraction)]
+    return torch.stack(found)
 
 
 def _fractions(tile: int | None, *, rescales: bool) -> Features:
@@ -163,9 +164,9 @@ def _fractions(tile: int | None, *, rescales: bool) -> Features:
         number = torch.arange(keys) // (tile or keys)
         tops = torch.stack([z.masked_fill(number != n, -torch.inf).amax(-1) for n in range(int(number[-1]) + 1)], -1)
         tops = tops.cummax(-1).values
-        relative = _errors((z - tops[..., number]) / _LN2)
+        relative = _errors((z - tops[..., number]) / LN2)
         if rescales:
-            grown = _errors((tops[..., :-1] - tops[..., 1:]) / _LN2)
+            grown = _errors((tops[..., :-1] - tops[..., 1:]) / LN2)
             later = torch.cat([grown.flip(-2).cumsum(-2).flip(-2), torch.zeros_like(relative[..., :1, :])], -2)
             relative = relative + later[..., number, :]
         return _moved(scene, relative)
@@ -177,4 +178,4 @@ def _errors(exponent: Tensor) -> Tensor:
     """The basis at the fractions of exponents, `[..., unknowns]`; 0 where an exponent is 0, which is exact, or not finite."""
     known = torch.isfinite(exponent) & (exponent != 0)
     exponent = exponent.masked_fill(~known, 0.0)
-    return _waves(exponent - exponent.floor()).movedim(0, -1) * known.unsqueeze(-1)
+    return waves(exponent - exponent.floor()).movedim(0, -1) * known.unsqueeze(-1)

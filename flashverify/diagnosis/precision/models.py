@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flashverify.diagnosis.precision.eight_bit_steps import eight_bit_models
 from flashverify.diagnosis.precision.eight_bits import weight_casts
 from flashverify.diagnosis.precision.model import Model
 from flashverify.diagnosis.precision.model_tables import ADDENDS, BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
@@ -69,6 +70,7 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from _inside(scene)
     yield from _of_channels(scene)
     yield from _between(scene)
+    yield from eight_bit_models()
     yield from (
         Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene)
     )

@@ -20,6 +20,7 @@ from flashverify.diagnosis.precision.forms import (
     form_text,
     wider_form,
 )
+from flashverify.diagnosis.precision.logarithm import logarithm_words
 from flashverify.diagnosis.related_cases import grown
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import KERNELS, OUTPUTS
@@ -187,6 +188,8 @@ def _of(scenes: list[Scene], others: tuple[Scene, ...], names: frozenset[str], d
     changes = ()
     text = factor_words(scenes, others, names, deadline)
     about_right = all(small(scene, names & scene.failures.keys()) for scene in scenes)
+    if not text and about_right:
+        text = logarithm_words(scenes, others, names)
     if not text and about_right and (text := exponential_words(scenes, others, names)):
         changes = declaring("exp", "", "", names)
     return _Said(f"errors of {shown}{LOOK_LIKE}{text}", changes) if text else None
