@@ -30,6 +30,7 @@ from flashverify.diagnosis.hypotheses.group_sums import GROUP_SUMS
 from flashverify.diagnosis.hypotheses.head_offsets import HEAD_OFFSETS
 from flashverify.diagnosis.hypotheses.heads import HEADS
 from flashverify.diagnosis.hypotheses.hidden_maximum import HIDDEN_MAXIMUM
+from flashverify.diagnosis.hypotheses.keys_behind import KEYS_BEHIND
 from flashverify.diagnosis.hypotheses.lengths import LENGTHS
 from flashverify.diagnosis.hypotheses.lengths_of_others import LENGTHS_OF_OTHERS
 from flashverify.diagnosis.hypotheses.local_windows import LOCAL_WINDOWS
@@ -111,6 +112,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *PARTLY_READ_CODES,
     *PAGE_LENGTHS,
     *LENGTHS,
+    *KEYS_BEHIND,
     *PACKED_COUNTS,
     *PACKED_PLACES,
     *PADDED_TABLES,

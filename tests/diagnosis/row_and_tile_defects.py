@@ -46,11 +46,12 @@ def undropped(in_tiles):
 
 
 class BehindTheLastKey(Plain):
-    """A row behind the last key sees keys up to its own number, whose logits and values are 0."""
+    """Tiles of 16 keys behind the last one, before the first row of a tile of 16, are seen; logits and values are 0."""
 
     @staticmethod
     def more(lse, keys):
-        count = (torch.arange(lse.shape[-1]) + 1 - keys).clamp(min=0).double()
+        first = torch.arange(lse.shape[-1]) // TILE * TILE
+        count = ((first + 1) // TILE * TILE - keys).clamp(min=0).double()
         return torch.where(torch.isfinite(lse), torch.logaddexp(lse, count.log()), lse)
 
     def output(self, o, z, v, lse):
@@ -65,7 +66,7 @@ DEFECTS = [
     ("queries-of-rows-of-their-head", FORWARD, given(q=lambda p: p.q[:, :, :1].expand_as(p.q))),
     ("queries-of-rows-of-their-head", FORWARD + "qlen=3 padding=dirt", given(q=padded_in_front)),
     ("head-clamped", MANY, {"kv_head": lambda s, h, group, heads_kv: min(h, heads_kv - 1)}),
-    ("slopes-of-other-rows", ALIBI, given(slopes=of_the_first_device)),
+    ("slopes-of-other-rows", ALIBI.replace("kv=2", "kv=4"), given(slopes=of_the_first_device)),
     ("tree-by-levels", TREE, {"ancestors": by_levels}),
     ("alibi-from-the-end", ALIBI, {"alibi": lambda s, x: from_the_end(-x).abs()}),
     (
@@ -78,7 +79,7 @@ DEFECTS = [
     ("dropout-ignored-in-masked-tiles", SQUARE + "dropout=0.5", undropped(torch.logical_not)),
     (
         "keys-behind-the-last-weigh-one",
-        FORWARD.replace("seq_q=5 seq_k=7", "seq_q=9 seq_k=4") + "causal=top-left",
+        FORWARD.replace("seq_q=5 seq_k=7", "seq_q=20 seq_k=4") + "causal=top-left",
         BehindTheLastKey,
     ),
 ]

@@ -38,6 +38,7 @@ SHARED = {
         "diagonal-of-last-row-of-tile",
         "edge-tile-unmasked",
     },
+    "dropout-drops-nothing": {"dropout-ignored-in-masked-tiles"},
     "scale-of-all-heads": {"scale-of-padded-dim"},
     "page-first": {"pages-of-another-size"},
     "window-left-of-last-row": {"diagonal-of-last-row-of-tile"},

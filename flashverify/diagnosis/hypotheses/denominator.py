@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.checks.passes.logits import logits
-from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
 from flashverify.diagnosis.mask_tensors import tiles
 from flashverify.outputs import FORWARD
 
@@ -74,36 +74,6 @@ def _padded(scene: Scene) -> Iterator[Alternative]:
         yield from _plus(scene, (-end % size).double(), f"up to a multiple of {size}", told=False)
 
 
-def _behind_the_keys(scene: Scene) -> Iterator[Alternative]:
-    """Rows that stand behind the last key see keys that are not there, with a logit of 0 and no value."""
-    at, natural = scene.at, scene.truth.exact_lse
-    if scene.case.mask.causal is None or not natural.numel():
-        return
-    ways = [((at.row + at.shift + 1 - at.keys).clamp(min=0), "up to the row")]
-    for rows in TILES:
-        before = at.row // rows * rows + at.shift + 1  # keys that every row of the tile sees
-        for keys in TILES:
-            ways.append(
-                (
-                    (before // keys * keys - at.keys).clamp(min=0),
-                    f"in whole tiles of {keys} keys before a tile of {rows} rows",
-                )
-            )
-    for count, detail in ways:
-        more = torch.where(torch.isfinite(natural), torch.logaddexp(natural, count[:, None].double().log()), natural)
-        if bool((more == natural).all()):
-            continue
-        factor = torch.where(torch.isfinite(natural), (natural - more).exp(), 1.0).unsqueeze(-1)
-
-        def finish(found: Expectations, more: Tensor = more, factor: Tensor = factor) -> Expectations:
-            changed = {"o": found["o"].times(factor)} if "o" in found else {}
-            if "lse" in found:
-                changed["lse"] = replace(found["lse"], value=more / scene.unit, strict=None)
-            return found | changed
-
-        yield Alternative(finish=finish, detail=detail)
-
-
 def _rounded_lse(scene: Scene) -> Iterator[Alternative]:
     """O is the sum of exp(S - LSE) V with the LSE that is returned: fp32 has few bits behind the point of a large one."""
     got = scene.outputs.get("lse")
@@ -142,12 +112,6 @@ DENOMINATOR = (
         name="padded-keys-weigh-one",
         sentence="keys behind the last one, up to the end of the tile, enter the row sum with exp(0)",
         build=_padded,
-        outputs=FORWARD,
-    ),
-    Semantics(
-        name="keys-behind-the-last-weigh-one",
-        sentence="rows that stand behind the last key see keys behind it, which enter the row sum with a logit of 0",
-        build=_behind_the_keys,
         outputs=FORWARD,
     ),
     Semantics(
