@@ -28,6 +28,7 @@ def _whole(scene: Scene) -> Iterator[Alternative]:
     if mask.causal is None or mask.packed is not None or i.keep is not None or i.biases or other or not case.seq_q:
         return
     limit = torch.tensor(case.keys_inside or (case.seq_k,) * case.batch).view(-1, 1, 1, 1)
+    launched = {value for _, value in case.launch or () if value in TILES}
     for rows, keys in product(TILES, TILES):
         sure = at.row // rows * rows + at.shift + 1  # keys that every row of the tile sees
         end = (sure // keys * keys)[:, None, :, None]
@@ -38,10 +39,9 @@ def _whole(scene: Scene) -> Iterator[Alternative]:
         if bool(behind.any()):
             visible = torch.nn.functional.pad(seen(found).expand(case.batch, -1, -1, -1), room) | behind
             k, v = (torch.nn.functional.pad(x, (0, 0, *room)) for x in (i.k, i.v))
-            yield Alternative(
-                inputs=replace(i.without_learned(), k=k, v=v, visible=visible),
-                detail=f"tiles of {rows} rows and {keys} keys",
-            )
+            inputs = replace(i.without_learned(), k=k, v=v, visible=visible)
+            for m, n in product(TILES if rows in launched else (rows,), TILES if keys in launched else (keys,)):
+                yield Alternative(inputs=inputs, detail=f"tiles of {m} rows and {n} keys, or those that are launched")
 
 
 KEYS_BEHIND = (
@@ -50,5 +50,6 @@ KEYS_BEHIND = (
         sentence="tiles of rows that stand behind the last key take tiles of keys behind it for whole: these enter the row sum with a logit of 0",
         build=_whole,
         outputs=FORWARD,
+        one_way=True,
     ),
 )
