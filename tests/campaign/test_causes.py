@@ -122,6 +122,7 @@ def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_what_may_be_a_second_cause_is_none_where_it_does_not_fail_again_in_a_fresh_process(tmp_path):
     summary, events = campaign(tmp_path / "run", "typed-fleeting-behind", max_cases=200)
 
@@ -160,6 +161,7 @@ def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("failures", fast_one_in(1, [1, 12], kept=2))
 def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, failures):
     out = tmp_path / "run"

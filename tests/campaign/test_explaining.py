@@ -145,6 +145,7 @@ def test_a_minute_ends_at_its_end_whatever_was_found(tmp_path, by):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_after_the_minute_only_explaining_goes_on(tmp_path):
     listeners = []
     engine = Engine(config(tmp_path / "run", "slow-two", max_cases=None, seconds=60.0), listeners)

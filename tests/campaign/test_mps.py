@@ -125,6 +125,7 @@ def test_workers_share_until_one_dies_and_none_of_their_cases_is_lost(tmp_path, 
     assert told(tmp_path)[-1] == "quit -t 2"
 
 
+@pytest.mark.thorough
 def test_a_service_that_lasted_starts_again_and_the_case_of_the_death_has_a_context_of_its_own(
     tmp_path, monkeypatch, program
 ):

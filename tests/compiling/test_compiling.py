@@ -61,6 +61,7 @@ def bundled(request):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(bundled):
     assert [item.error for item in bundled] == [""] * len(bundled)
     assert {hazard for item in bundled for hazard in item.built.hazards} == set()
@@ -70,6 +71,7 @@ def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(b
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
     fast = [
         item for item in bundled if item.architecture == "sm_90" and "d=72" not in item.label
@@ -146,6 +148,7 @@ def test_a_launch_with_tuples_is_recorded_and_compiled(built):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["fwd_kernel", *(pytest.param(x, marks=pytest.mark.thorough) for x in GRADIENTS)])
 def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first(
     kernel, found_here, monkeypatch

@@ -141,11 +141,11 @@ def test_a_subject_that_follows_the_call_before_is_suspected_of_what_differs(sub
     assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), Clock().end(SECONDS)) == what
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.thorough), False])
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (lambda _: (), "the first call of the process with dropout"),
+        pytest.param(lambda _: (), "the first call of the process with dropout", marks=pytest.mark.thorough),
         (lambda problem: problem.q.shape[1], "the first call with its number of query heads"),
     ],
 )

@@ -219,7 +219,7 @@ def test_noise_has_a_place_and_no_name():
         o[:, :, -1, 2] += 0.125 * torch.sin(1e3 * o[:, :, -1, 0])
         return o
 
-    found = named(planted(output=noisy), FORWARD, seconds=10)
+    found = named(planted(output=noisy), FORWARD, seconds=5)
     assert found.name == ""
     assert "no known wrong semantics" in found.sentence.lower()
     assert "related cases fail" in found.sentence
@@ -231,7 +231,7 @@ def test_noise_has_a_place_and_no_name():
 @pytest.mark.slow
 def test_two_defects_at_once_are_not_taken_for_one():
     both = {"causal": lambda s, i, j: j <= i + 1, "scale": lambda s, p: p.scale * 2}
-    assert named(planted(**both), FORWARD + "causal=top-left", seconds=10).name == ""
+    assert named(planted(**both), FORWARD + "causal=top-left", seconds=4).name == ""
 
 
 def test_names_are_unique_and_sentences_plain():

@@ -117,7 +117,7 @@ CASES = [
 # Another relation or tile of a feature or place that is kept.
 REPEATED = {
     "seq_k < 40", "dlse == yes", "seq_q > seq_k", "key_tile[32] == last", "sequences >= 2", "window == yes", "gap >= 1",
-    "room_q >= 64", "head >= 1",
+    "room_q >= 64", "head >= 1", "dim_qk == 128", "dtype == bf16", "sink == yes", "key_tile[64] == last", "rows > keys", "channel >= 64",
 }  # fmt: skip
 
 
@@ -159,6 +159,7 @@ def noisy(self, o, z, v, lse):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_under_a_condition_is_described_by_it():
     found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9))
     assert found.name == ""

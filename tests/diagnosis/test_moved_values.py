@@ -123,6 +123,7 @@ def test_where_v_is_read_is_said(defect, words):
     assert said(found, words), found
 
 
+@pytest.mark.thorough
 def test_a_factor_of_each_row_is_said_by_what_it_depends_on():
     found = read(LogOfKeys(), NARROW)
 

@@ -105,6 +105,7 @@ def test_keys_of_a_page_are_a_place():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_keys_of_page_zero_that_are_read_as_zeros_are_named_with_their_page():
     found = named(zeros_of_page(0)(), PAGED.replace("backward=no", "backward=no seed=3"))
     assert (found.name, found.conditions) == ("keys-as-zeros", ("page == 0",))

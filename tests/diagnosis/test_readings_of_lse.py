@@ -105,7 +105,7 @@ def test_an_lse_that_is_read_where_heads_stand_by_member_is_told_from_one_that_i
         pytest.param(
             lambda s, z, lse: lse + torch.arange(lse.shape[2]).double().sin(),
             id="a number of each row",
-            marks=pytest.mark.slow,
+            marks=[pytest.mark.slow, pytest.mark.thorough],
         ),
         pytest.param(lambda s, z, lse: 0.5 * (lse + lse.flip(2)), id="a mean of two rows"),
     ],

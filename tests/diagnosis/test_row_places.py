@@ -148,7 +148,7 @@ def test_a_place_that_is_the_same_on_no_case_is_not_named():
             q = problem.q.flip(1) if even else of(problem, problem.q)
             return super().forward(dataclasses.replace(problem, q=q))
 
-    assert named(Changing(), FORWARD, seconds=8).name != "queries-of-other-rows"
+    assert named(Changing(), FORWARD, seconds=4).name != "queries-of-other-rows"
 
 
 class MirroredKeys(Plain):

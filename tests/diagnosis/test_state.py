@@ -203,7 +203,7 @@ def test_a_failure_of_determinism_is_told_in_its_words(kind):
     case = parse_case("fv1 batch=2 seq_q=6 seq_k=7 dtype=fp32 backward=no")
     subject = make(function, contract=Contract(deterministic=True, batch_invariant=True))
     failures = judge_case(subject, case, Plan.only("determinism", case)).failures
-    found = diagnose(subject, case, failures[0], seconds=3.0)
+    found = diagnose(subject, case, failures[0], seconds=1.0)
 
     assert found.name == ""
     assert found.sentence.startswith(

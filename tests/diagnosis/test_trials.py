@@ -125,7 +125,7 @@ def test_a_name_that_the_first_case_gives_must_explain_the_minimal_one():
     first = parse_case(FORWARD.replace("seq_q=5", "seq_q=40"))
     verdict = first_failure(subject, CASE)
     assert diagnose(subject, first, verdict, seconds=300).name == "lse-base-2"
-    assert diagnose(subject, CASE, verdict, first=first, seconds=10).name == ""
+    assert diagnose(subject, CASE, verdict, first=first, seconds=4).name == ""
 
 
 def test_a_subject_with_few_rows_is_asked_about_very_negative_and_large_logits_too():

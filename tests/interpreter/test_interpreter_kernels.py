@@ -67,11 +67,9 @@ def own_runs(dtype, name):
     return results
 
 
-# A case with each part and its own sizes, in the dtypes in turn; the others, of which each part is in one of these, are thorough.
+# A case of each dtype, with a mask and with tiles of other sizes; the others are thorough.
 OF_STOCK = (
-    ("tree", torch.float16),
     ("causal with lengths", torch.float32),
-    ("lengths", torch.float32),
     ("wide", torch.float16),
 )
 STOCK = [

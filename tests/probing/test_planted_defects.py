@@ -49,6 +49,7 @@ def test_a_curated_defect_looks_like_one(name, interpreted, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_of_the_kernels_without_a_defect_looks_like_one(interpreted):
     found = probe("bundled", ("causal", "heads"), ("bf16",))
 
