@@ -114,6 +114,7 @@ def dead():
     raise DeadError
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_at_any_step_costs_nothing(attempt, tmp_path, kind):
     announced, error, steps = attempt("right")

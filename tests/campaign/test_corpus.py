@@ -222,6 +222,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(3, PLANTED))
 def test_a_case_shows_the_defect_that_it_is_kept_for(name, tmp_path, monkeypatch):
     if has_gpu():

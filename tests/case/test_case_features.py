@@ -87,6 +87,7 @@ NARROW = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_only_supported_cases_are_drawn(name, profile):

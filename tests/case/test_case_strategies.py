@@ -132,6 +132,7 @@ NARROW = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NARROW)
 def test_only_supported_cases_are_drawn(name):
     supports = NARROW[name]

@@ -123,6 +123,7 @@ def _with_all_logits(s):
     s.z_all = s.raw
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", thorough_in(REPEATED, PLANTED))
 def test_a_planted_effect_is_said(name):
     text, methods, words = PLANTED[name]

@@ -107,6 +107,7 @@ READ = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("defect", "text", "sentence"), [pytest.param(*x, id=x[2]) for x in READ])
 def test_what_is_learned_is_said(defect, text, sentence):
     found = read(type("Planted", (NothingFar if "buckets" in defect else Plain,), defect)(), text)

@@ -73,6 +73,7 @@ def diagnosed(subject, case, question, seconds=SECONDS):
     return diagnose(subject, parse_case(case), verdict, seconds=seconds)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(4, thorough_in(REPEATED, KEPT)))
 def test_what_is_kept_is_named(name):
     build, case, question = KEPT[name]

@@ -17,6 +17,7 @@ def int32(*values):
     return torch.tensor(values, dtype=torch.int32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("size", fast_one_in(3, [(16, 32), (16, 16), (32, 16)], ids=str, kept=2))
 @pytest.mark.parametrize(

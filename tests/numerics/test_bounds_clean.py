@@ -64,6 +64,7 @@ IN_REGIMES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("regime", "dtype"), IN_REGIMES)
 def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
     other = OTHERS[(REGIMES.index(regime) + len(NAMES[dtype]) * (dtype == torch.bfloat16)) % len(OTHERS)]
