@@ -63,6 +63,7 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_memory_that_is_explained_first_takes_no_values_for_the_name_that_they_get(tmp_path):
     kept = tuple(f"fv1 seq_q={rows} seq_k=5 dim_v=24 layout=bshd" for rows in range(1, 7))
     _, events = campaign(tmp_path / "run", "two", kept=kept, max_cases=30)
@@ -178,6 +179,7 @@ def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, fai
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_folder_that_a_kill_left_of_a_folded_finding_goes_when_the_run_goes_on(tmp_path):
     campaign(tmp_path / "run", "typed-one", max_cases=40, max_findings=1)
     (finding,) = open_run(tmp_path / "run").findings

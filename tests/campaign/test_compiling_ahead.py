@@ -70,6 +70,7 @@ def test_the_workers_have_the_processors_first(tmp_path, log):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once(tmp_path, log):
     environment = {CACHE_VARIABLE: str(tmp_path)}
     _, stats, _ = search(tmp_path / "run", "clean", max_cases=150, environment=environment)

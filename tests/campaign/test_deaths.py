@@ -156,6 +156,7 @@ def test_a_case_that_is_verified_has_the_memory_of_a_worker(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_gpu_that_kills_its_workers_is_set_aside_and_its_cases_are_judged_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_health, "_STRIKES", 1)
     given = {"device": "cuda", "gpus": ("well", "sick"), "max_cases": 40, "batch": 10}

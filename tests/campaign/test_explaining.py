@@ -69,6 +69,7 @@ def test_findings_that_nothing_tells_apart_are_one_when_the_time_is_over(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
     campaign(tmp_path / "run", "tail", max_cases=20)
 
@@ -96,6 +97,7 @@ def test_the_search_ends_at_as_many_findings_as_asked_for_and_they_are_explained
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
     summary, _ = campaign(tmp_path / "run", "two", max_cases=5000, max_findings=2)
 

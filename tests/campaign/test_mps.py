@@ -153,6 +153,7 @@ def test_what_a_worker_starts_is_no_client_of_a_campaign(tmp_path, program):
     service.close()
 
 
+@pytest.mark.thorough
 def test_without_a_death_all_share_and_the_counts_say_so(tmp_path, monkeypatch, program):
     monkeypatch.setattr("flashverify.campaign.supervisor.gpu.control_program", lambda environ: program)
     campaign(tmp_path / "run", "clean", device="cuda", mps=True, max_cases=40)

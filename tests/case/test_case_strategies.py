@@ -218,6 +218,7 @@ def test_known_hard_cases_are_found_and_shrink_to_their_minimum(name):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_siblings_in_a_tree_are_found_and_shrink_to_three_nodes():
     found = find(
         cases(dataclasses.replace(WIDE, masks=("tree",), even_launches=False)),

@@ -86,6 +86,7 @@ def test_what_the_calls_compute_that_are_wrong_in_turn_is_said():
     assert "The wrong ones compute so: the causal mask is ignored" in found.sentence
 
 
+@pytest.mark.thorough
 def test_what_a_call_computes_after_others_is_said_where_it_is_of_no_call():
     class ScaleAfterOtherRows(Following):
         def changed(self, problem, last):

@@ -230,6 +230,7 @@ def test_noise_has_a_place_and_no_name():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_two_defects_at_once_are_not_taken_for_one():
     both = {"causal": lambda s, i, j: j <= i + 1, "scale": lambda s, p: p.scale * 2}
     assert named(planted(**both), FORWARD + "causal=top-left", seconds=4).name == ""

@@ -188,6 +188,7 @@ def test_the_detail_of_a_name_is_one_that_explains_every_case():
     assert (first.semantics.name, first.detail) == ("dsink-of-some-rows", "of the first tile of 64")
 
 
+@pytest.mark.thorough
 def test_a_group_of_another_size_tells_which_head_is_lost():
     """With three heads the first one lost and the last two kept are the same."""
 

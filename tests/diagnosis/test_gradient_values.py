@@ -114,6 +114,7 @@ def test_a_number_in_the_code_is_said(name):
     assert "for a reason that was not found" not in said
 
 
+@pytest.mark.thorough
 def test_a_number_that_differs_from_case_to_case_is_not_said():
     limit = assign(inner=lambda s: s.inner.clamp(max=0.01 * (1 + s.q.shape[2] % 7)))
     trials = Trials(stepwise(at_slope=limit), 4.0)

@@ -115,6 +115,7 @@ def test_what_is_learned_is_said(defect, text, sentence):
     assert sentence in found
 
 
+@pytest.mark.thorough
 def test_errors_of_precision_are_no_row_sums():
     def output(self, o, z, v, lse):
         return o * (1 + 2e-3 * (torch.arange(o.shape[2]) % 3 - 1).unsqueeze(-1))

@@ -140,6 +140,7 @@ def test_what_holds_on_every_case_is_said_where_no_rule_is_found():
     assert sentence.startswith("O misses keys that the mask shows, and no hidden key enters")
 
 
+@pytest.mark.thorough
 def test_a_hidden_key_that_enters_on_one_case_is_said():
     class Either(Plain):
         def drop_keys(self, see):

@@ -112,6 +112,7 @@ def test_keys_of_page_zero_that_are_read_as_zeros_are_named_with_their_page():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cap_that_is_left_out_where_it_is_large_is_named_with_its_size():
     subject = planted(cap=lambda _self, z, cap: z if cap >= 8 else cap * torch.tanh(z / cap))
     found = named(subject, FORWARD + "softcap=30")

@@ -100,6 +100,7 @@ def test_an_lse_that_is_read_where_heads_stand_by_member_is_told_from_one_that_i
     assert any("the order (kv head, member) gives, read where heads stand by (member, kv head)" in x for x in found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "other",
     [

@@ -151,6 +151,7 @@ def test_weights_that_are_wrong_are_no_masks():
     assert not any("pair" in words or "misses" in words for words in sentences(planted(output=output), CASE, 3))
 
 
+@pytest.mark.thorough
 def test_logits_of_too_few_bits_are_no_other_lse():
     def cap(self, raw, most):
         mantissa, exponent = torch.frexp(torch.tanh(raw / most))

@@ -139,6 +139,7 @@ def test_what_is_taken_from_another_row_is_named_with_its_place(subject, case, n
     assert place in found.sentence
 
 
+@pytest.mark.thorough
 def test_a_place_that_is_the_same_on_no_case_is_not_named():
     class Changing(Plain):
         """Q of the next head on even numbers of rows, of the first one of the group on odd ones."""

@@ -108,6 +108,7 @@ def test_a_right_subject_gets_no_name():
     assert found.sentence.startswith("Asked once more, the check does not fail")
 
 
+@pytest.mark.thorough
 def test_a_failure_about_values_that_a_later_call_alone_shows_is_named():
     subject = a_thing("key_lengths", key=lambda problem: problem.q.shape[0])
     first, case = (parse_case(f"{FORWARD} klen={lengths}") for lengths in ("5,7", "7,2"))

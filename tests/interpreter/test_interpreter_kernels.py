@@ -98,6 +98,7 @@ def test_the_same_bits_stock_alone_and_in_lockstep(dtype, name, stock_run, monke
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "unit", "name"),
     [  # the order of sums depends on shapes alone

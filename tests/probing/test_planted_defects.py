@@ -34,6 +34,7 @@ def probe(spec, topics, forms):
 
 # The forms are thorough: test_numerical_form.py has one in plain torch. The conventions and the mask are cheap.
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.thorough] * bool(PLANTED[name][1])) for name in PLANTED],

@@ -63,6 +63,7 @@ def test_the_command_prints_json_with_its_exit_code(deadly):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_subject_that_runs_nothing_is_exit_code_3(tmp_path):
     path = tmp_path / "none.py"
     path.write_text(
