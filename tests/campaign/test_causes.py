@@ -143,6 +143,7 @@ def test_a_gradient_that_is_right_given_the_wrong_o_follows_from_it(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_exception_at_one_line_is_one_finding(tmp_path):
     campaign(tmp_path / "run", "typed-raises")
 

@@ -83,6 +83,7 @@ def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once(tmp_path, 
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_without_such_processes_workers_compile_what_they_launch(tmp_path, log):
     _, stats, cases = search(tmp_path / "run", "clean", compilers=0, max_cases=20, batch=10)
 

@@ -77,6 +77,7 @@ def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
     assert (record.not_minimal, record.confirmation.repeats) == ("", 3)
 
 
+@pytest.mark.thorough
 def test_without_shrinking_a_finding_is_verified_as_it_was_seen(tmp_path):
     campaign(tmp_path / "run", "tail", max_cases=20, shrink=False)
 
@@ -179,6 +180,7 @@ def test_each_check_has_its_turn_at_being_explained(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_exception_carries_its_traceback_as_data(tmp_path):
     summary, _ = campaign(tmp_path / "run", "raises", max_cases=30)
 

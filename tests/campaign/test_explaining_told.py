@@ -62,6 +62,7 @@ def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_of_many_findings_that_nobody_explained_the_terminal_names_most_in_a_line(tmp_path):
     summary, _ = campaign(tmp_path / "run", "tail", max_cases=20)
     (explained,) = records(tmp_path / "run")

@@ -40,6 +40,7 @@ def near(count, share, total=MANY):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("case", "exact", "double"),
     [

@@ -182,6 +182,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other(built):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_before(built, tmp_path, monkeypatch):
     file = tmp_path / PLANTED.name
     file.write_text(PLANTED.read_text(encoding="utf-8"), encoding="utf-8")

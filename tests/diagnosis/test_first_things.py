@@ -141,7 +141,7 @@ def test_a_thing_that_any_other_call_would_explain_as_well_is_not_said_to_be_kep
 
 @pytest.mark.parametrize(
     ("answer", "name"),
-    [(True, ""), (False, "stale-sink"), pytest.param(None, "stale-sink", marks=pytest.mark.thorough)],
+    [(True, ""), *(pytest.param(x, "stale-sink", marks=pytest.mark.thorough) for x in (False, None))],
 )
 def test_a_first_call_of_another_process_that_fails_so_refutes(answer, name):
     subject = OfTheFirst(lambda p: p.sink is not None, sink, lambda p: p.q.shape[1])

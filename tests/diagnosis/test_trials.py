@@ -119,6 +119,7 @@ def test_the_first_case_is_tried_where_the_minimal_one_gives_no_name():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_name_that_the_first_case_gives_must_explain_the_minimal_one():
     """On the small case the LSE is wrong in another way than on the first one."""
     subject = planted(lse=lambda s, lse, without_sink: lse * (LOG2E if lse.shape[2] > 8 else 1.25))
