@@ -17,7 +17,8 @@ from flashverify.diagnosis.readings.masks.extents import visible_extents
 from flashverify.diagnosis.readings.masks.pattern_blocks import hidden_blocks
 from flashverify.diagnosis.readings.masks.rules import Rule
 from flashverify.diagnosis.readings.unread import unread_inputs
-from flashverify.diagnosis.readings.weights.effect import declared_effect
+from flashverify.diagnosis.readings.weights.dependences import logits_depend
+from flashverify.diagnosis.readings.weights.effect import declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
 from flashverify.diagnosis.readings.weights.value_terms import roundest
 from flashverify.diagnosis.related_cases import windows
@@ -325,26 +326,42 @@ def rational(z, cap):
     return cap * x * (27 + x * x) / (27 + 9 * x * x)
 
 
-@pytest.mark.parametrize(
-    ("defect", "more", "words"),
-    [
-        pytest.param(
-            {"cap": lambda s, z, cap: rational(z, cap)},
-            "softcap=1",
-            "the scaled product, both in units of the cap,",
-            marks=pytest.mark.thorough,
-        ),
-        (
-            {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
-            "alibi=yes",
-            "the distance, in units of ALiBi's slope",
-        ),
-    ],
-)
+FUNCTIONS = [
+    (
+        {"cap": lambda s, z, cap: rational(z, cap)},
+        "softcap=1",
+        "the scaled product, both in units of the cap,",
+    ),
+    (
+        {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
+        "alibi=yes",
+        "the distance, in units of ALiBi's slope",
+    ),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("defect", "more", "words"), FUNCTIONS)
 def test_what_wrong_logits_are_a_function_of_is_said(defect, more, words):
     found = read(planted(**defect), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + more)
 
     assert found[0].startswith(f"The logits in effect are off by a function of {words} alone: ")
+
+
+@pytest.mark.parametrize(("defect", "more", "words"), FUNCTIONS)
+def test_a_function_that_wrong_logits_are_off_by_is_learned_of_two_cases(defect, more, words):
+    texts = [
+        FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4").replace("seq_q=", f"seed={seed} seq_q=") + more
+        for seed in (1, 2)
+    ]
+    wrong, right = (
+        [effect_of(trials, trials.scene(parse_case(text))) for text in texts]
+        for trials in (Trials(planted(**defect), 300), Trials(Plain(), 300))
+    )
+
+    (said,) = logits_depend(wrong)
+    assert said.words.startswith(f"the logits in effect are off by a function of {words} alone: ")
+    assert logits_depend(right) == []
 
 
 def test_logits_that_are_off_by_noise_depend_on_nothing():

@@ -20,15 +20,15 @@ def quantised(*, decode, codes):
     return ("quantised", 90, {"decode": decode, "d": 128, "codes": codes, "mode": "folded", "scale_last": True})
 
 
-# Kernels over chosen keys on two generations and one over a latent cache; the other kernels and those of codes are thorough.
+# A forward over chosen keys and one over a latent cache; the other kernels and generations are thorough.
 CASES = {
     "some": [
         ("selected", 90, {"kind": "forward", "d": 128, "dv": 128}),
-        ("selected", 80, {"kind": "dkdv", "d": 64, "dv": 64, "causal": True}),
         ("latent", 90, {"dv": 128, "rope": 64, "mask": "causal", "page_size": 64, "capability": [9, 0]}),
     ],
     "others": [
         *(("selected", 90, {"kind": kind, "d": 128, "dv": 128}) for kind in ("dq", "dkdv")),
+        ("selected", 80, {"kind": "dkdv", "d": 64, "dv": 64, "causal": True}),
         ("selected", 100, {"kind": "dkdv", "d": 128, "dv": 128, "packed": 16, "keys": 1}),
         *(quantised(decode=False, codes=codes) for codes in ("e4m3", "int4")),
         *(quantised(decode=True, codes=codes) for codes in ("e4m3", "int4")),

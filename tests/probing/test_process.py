@@ -52,6 +52,7 @@ def test_a_case_that_kills_or_does_not_end_is_an_answer_and_the_next_one_is_aske
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_prints_json_with_its_exit_code(deadly):
     result = CliRunner().invoke(main, ["probe", deadly, "--device", "cpu", "--seconds", "3", "--json"])
     found = json.loads(result.output)
@@ -63,7 +64,6 @@ def test_the_command_prints_json_with_its_exit_code(deadly):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_a_subject_that_runs_nothing_is_exit_code_3(tmp_path):
     path = tmp_path / "none.py"
     path.write_text(
