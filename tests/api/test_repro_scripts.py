@@ -32,6 +32,7 @@ def run(source: bytes, folder: Path) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_script_stored_before_the_public_names_still_reproduces(tmp_path):
     assert b"from flashverify.campaign.toolkit import bundled" in STORED
 

@@ -85,6 +85,7 @@ def test_counts_of_folded_failures_are_those_of_the_results(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_diagnosis_accounts_for_a_case_that_it_says_too_little_about_by_way_of_a_simpler_one(tmp_path):
     campaign(tmp_path / "run", "typed-named")
 

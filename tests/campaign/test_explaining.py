@@ -106,6 +106,7 @@ def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_ended_at_a_finding_can_go_on(tmp_path):
     campaign(tmp_path / "run", "two", workers=1, max_cases=100, max_findings=1)
     summary, _ = campaign(tmp_path / "run", "two", workers=1, max_cases=100)

@@ -205,6 +205,7 @@ KNOWN = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in COSTLY)) for name in KNOWN]
 )

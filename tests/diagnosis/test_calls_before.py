@@ -100,6 +100,7 @@ def test_what_a_call_computes_after_others_is_said_where_it_is_of_no_call():
     assert "Then it computes so: the logits are not scaled" in found.sentence
 
 
+@pytest.mark.thorough
 def test_the_calls_after_which_one_is_wrong_are_said_where_nothing_explains_it():
     found = named(UnknownAfterOtherRows(), SMALL)
 

@@ -130,6 +130,7 @@ def test_what_a_kernel_does_always_is_of_no_first_call(methods, text):
     assert of_the_first_call(subject, case, Clock().end(SECONDS), certain=False) is None
 
 
+@pytest.mark.thorough
 def test_a_thing_that_any_other_call_would_explain_as_well_is_not_said_to_be_kept():
     """A row without a live block is dense: it computes as any pattern that has one would make it."""
     subject = planted(live=lambda s, p, live: live | ~live.any(-1, keepdim=True))

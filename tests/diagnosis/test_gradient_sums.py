@@ -151,6 +151,7 @@ def _by_tiles(s):
     return -(-s.q.shape[2] // 40)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -98,7 +98,7 @@ PLANTED = {
 }
 
 
-REPEATED = ("large weights are left out", "a clamped LSE", "a sign of delta")
+REPEATED = ("large weights are left out", "a clamped LSE", "a sign of delta", "rows of a low LSE are left out")
 """The other side of a number, and other steps that are clamped."""
 
 

@@ -210,6 +210,7 @@ def not_rescaled_as_the_first_row():
     return planted(**online(change))
 
 
+@pytest.mark.thorough
 def test_rows_that_are_rescaled_together_are_read():
     found = read(not_rescaled_as_the_first_row(), FORWARD.replace("seq_q=14 seq_k=33", "seq_q=20 seq_k=70"))
 

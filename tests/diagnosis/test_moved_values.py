@@ -203,6 +203,7 @@ def test_an_lse_without_the_mean_of_k_is_said():
     assert said(found, "The LSE lacks the scaled product of the row's q with the mean of K"), found
 
 
+@pytest.mark.thorough
 def test_hidden_keys_in_o_alone_are_no_other_values():
     """The mask is wrong in O alone, and V is read where it should be."""
 

@@ -225,6 +225,7 @@ def test_answers_are_the_same_without_a_screening(more, monkeypatch):
             assert [Claim(each).answer(plain) for each in SEMANTICS[::7]] == with_it
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("more", "methods", "sentence"),
     [

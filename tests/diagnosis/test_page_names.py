@@ -24,6 +24,7 @@ def test_cases_that_tell_pages_apart_differ_in_how_full_the_last_page_is_and_in_
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_in(("partial-last-page-missing",), LOST))
 def test_a_last_page_that_is_lost_has_one_name(name):
     found = named(of_pages(LOST[name])(), FEW)

@@ -146,6 +146,7 @@ def test_a_wrong_width_of_tiles_is_warned_of():
     assert "block_n=16" in found.form
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "defect",
     [

@@ -205,6 +205,7 @@ class HeadsOfKInWholeTiles(Plain):
         return super().forward(dataclasses.replace(problem, k=flat[at].view(k.shape)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("subject", "case", "detail"),
     [

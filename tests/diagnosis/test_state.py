@@ -155,6 +155,7 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
     assert found.name == "stale-softcap"
 
 
+@pytest.mark.thorough
 def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
     case = parse_case(f"{FORWARD} sink=yes")
@@ -214,6 +215,7 @@ def test_a_failure_of_determinism_is_told_in_its_words(kind):
     assert found.place.startswith("o fails")
 
 
+@pytest.mark.thorough
 def test_a_failure_of_a_launch_is_diagnosed_with_that_launch():
     def function(p):
         o, lse = attention(p)

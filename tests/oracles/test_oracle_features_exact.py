@@ -14,6 +14,7 @@ from tests.oracles.features import FEATURES, SIZES, differences, draw, options_o
 INF, NAN = math.inf, math.nan
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FEATURES)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("conditional", [False, True])

@@ -111,6 +111,7 @@ SCALES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SCALES)
 def test_a_scale_of_its_own_is_a_convention_and_none_is_a_defect(name):
     function, scales, wrong = SCALES[name]
