@@ -76,6 +76,7 @@ def replayed(text: str) -> CaseResult:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @interpreted
 def test_the_verdicts_are_those_of_the_command_line():
     result, replay = judge_case("bundled", TEXT), replayed(TEXT)

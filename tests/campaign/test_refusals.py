@@ -143,6 +143,7 @@ def test_deaths_and_hangs_are_listed_apart_and_the_next_process_goes_on(monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_process_runs_a_subject_outside_its_declaration(tmp_path, monkeypatch):
     (tmp_path / "kernels.py").write_text("""
 from flashverify import Supports, subject

@@ -83,7 +83,7 @@ def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
 
 
 @pytest.mark.slow
-def test_planted_hazards_are_found_at_their_line():
+def test_planted_hazards_are_found_at_their_line(found_here):
     names = {"unfilled": "unfilled-load", "overflowing": "int32-offset", "racing": "atomic", "clean": ""}
     found = compiling.compile_subjects([f"{PLANTED}:ALL"], ["sm_90"], only="d=64", workers=1)
 
