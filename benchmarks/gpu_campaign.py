@@ -8,6 +8,10 @@ Each subject is searched once a mode, in one sitting, with the same seed and eve
     ahead   as many processes compile ahead of the workers, with another empty cache
     again   the same with the cache that `ahead` left, and another seed
 
+A subject that torch traces is compiled by the workers in each of the modes; with `ahead` and `again` each of them keeps to kinds that it has
+compiled, as a search does. `--subject flex` is FlexAttention as torch compiles it; give it 240 seconds and look at the rate from the
+120th second on, at the share `compiling`, and at `put off` beside the cases.
+
 Per interval of ten seconds: cases a second, kernels compiled. At the end: compiled kernels per thousand cases, in all and after two
 minutes, and where the time of the workers went. The findings of a search are printed, and stored beside the file of `--json`.
 """
@@ -26,12 +30,14 @@ import msgspec
 
 from flashverify.campaign.commands.where import default_workers
 from flashverify.campaign.environment import resolve_device
-from flashverify.campaign.kernel_cache import CACHE_VARIABLE
+from flashverify.campaign.kernel_cache import CACHE_VARIABLE, torch_environment
 from flashverify.campaign.store.stats import read_stats
 from flashverify.campaign.supervisor.engine import Engine
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 
 MODES = ("each", "ahead", "again")
+_NAMED = {"flex": f"{Path(__file__).with_name('flex_subject.py')}:FLEX"}
+"""Short names of subjects that only this script has."""
 
 
 def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> dict[str, object]:
@@ -39,7 +45,7 @@ def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> di
     out = Path(tempfile.mkdtemp(prefix=f"gpu-campaign-{mode}-"))
     config = CampaignConfig(
         kind="fuzz",
-        subjects=(spec,),
+        subjects=(_NAMED.get(spec, spec),),
         out=out,
         device="cuda",
         workers=options.workers,
@@ -49,7 +55,8 @@ def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> di
         corpus=True,
         case_limit=120.0,
         explain_seconds=60.0,
-        environment={CACHE_VARIABLE: str(cache), "TRITON_STORE_BINARY_ONLY": "0" if mode == "each" else "1"},
+        environment=torch_environment(str(cache), {})
+        | {CACHE_VARIABLE: str(cache), "TRITON_STORE_BINARY_ONLY": "0" if mode == "each" else "1"},
     )
     engine = Engine(config)
     summary = engine.run()
@@ -84,7 +91,7 @@ def show(row: dict[str, object]) -> None:
     print(f"{row['subject']} {row['mode']}: {stats['cases']} cases, {rate:.1f}/s in {stats['seconds']:.0f} s")
     print("  " + "  ".join(f"{at:.0f}s {speed:.1f}/s +{new}" for at, speed, new in intervals(stats["timeline"])))
     print(
-        f"  compiled {stats['compiled']} ({stats['compiled_by_workers']} by workers), {stats['per_thousand_cases']} per thousand cases, "
+        f"  compiled {stats['compiled']} ({stats['compiled_by_workers']} by workers, {stats['traced']} functions by torch), {stats['per_thousand_cases']} per thousand cases, "
         f"later {stats['later_per_thousand_cases']}; kinds {stats['kinds']}, put off {stats['put_off']}, dropped {stats['dropped']}, "
         f"cache {stats['cache_bytes'] / 2**20:.0f} MiB"
     )

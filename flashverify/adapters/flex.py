@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flashverify.adapters.declaration import Changes, accepts, declare, first_two, has_parameter
+from flashverify.adapters.flex_blocks import create, from_blocks
 from flashverify.adapters.flex_mods import mask_mod_of, score_mod_of
 from flashverify.errors import UsageError
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["flex_attention"]
 
 _WAYS = ("block_mask", "score_mod")
+_CREATED = 8
+"""One seed in so many has its block masks by `create_block_mask`; those of the others are the same, out of lists of blocks."""
 
 
 def flex_attention(
@@ -62,7 +65,7 @@ def flex_attention(
     if masked_by not in _WAYS:
         raise UsageError(f"masked_by={masked_by!r} is not accepted: one of {', '.join(_WAYS)}")
     given: Callable[..., Any] = torchs if kernel is None else kernel  # type: ignore[assignment]
-    call: Callable[..., Any] = torch.compile(given, dynamic=True) if compiled else given
+    call: Callable[..., Any] = _compiled(given, whole=given is torchs) if compiled else given
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     names = [n for n in ("return_aux", "return_lse") if has_parameter(given, n)]
     wanted = "return_aux" if "return_aux" in names else "return_lse" if names or accepts(given, "return_lse") else None
@@ -75,6 +78,7 @@ def flex_attention(
         "logits": ("softcap", "alibi", "bias"),
         "backward": where == "cuda",
         "compiles": compiled,
+        "traced": compiled,
         "also": _refusal,
     }
     changes = Changes(name=name, device=device, form=form, contract=contract, supports=supports)
@@ -88,19 +92,28 @@ def flex_attention(
     )
 
 
+def _compiled(kernel: Callable[..., Any], *, whole: bool) -> Callable[..., Any]:
+    """A compiled function. As a `whole` it raises where torch would otherwise run it uncompiled, without a word."""
+    import torch
+
+    return torch.compile(kernel, dynamic=True, fullgraph=whole)
+
+
 def _call(p: Problem, kernel: Callable[..., Any], wanted: str | None, masked_by: str, block_size: int) -> Any:
     import torch
-    from torch.nn.attention.flex_attention import create_block_mask
 
     packed, case = p.case.mask.packed, p.case
     rows, keys = (case.seq_q, case.seq_k) if packed is None else (packed.cu_q[-1], packed.cu_k[-1])
-    q, k, v = p.q[:, :, :rows], p.k[:, :, :keys], p.v[:, :, :keys]
+    q, k, v = p.q, p.k, p.v
+    if (
+        packed is not None
+    ):  # the stride of the one sequence says nothing; as this one, it is the same whatever is cut off
+        q, k, v = (x[0, :, :most].unsqueeze(0) for x, most in ((q, rows), (k, keys), (v, keys)))
     mask, score = mask_mod_of(p), score_mod_of(p)
     block_mask = None
     if mask is not None and masked_by == "block_mask":
-        block_mask = create_block_mask(
-            mask, case.batch, case.heads_q, rows, keys, device=str(q.device), BLOCK_SIZE=block_size
-        )
+        made = create if case.values.seed % _CREATED == 0 else from_blocks
+        block_mask = made(mask, (case.batch, case.heads_q, rows, keys), q.device, block_size)
     elif mask is not None:
         score = _hiding(mask, score)
     asked: dict[str, Any] = {} if wanted is None else {wanted: True}

@@ -1,7 +1,12 @@
-"""The mask and the modifiers of a case as the functions of positions that FlexAttention takes."""
+"""The mask and the modifiers of a case as the functions of positions that FlexAttention takes.
+
+torch compiles a function anew for another code, and for other Python numbers in it that it cannot keep as variables. So the code of a
+function depends on the kinds of mask and modifiers alone, and what differs from case to case is captured in tensors, numbers too.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,6 +14,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from flashverify.case.case import Case
+    from flashverify.case.masks.positions import Positions
     from flashverify.case.problem import Problem
 
     Condition = Callable[[Any, Any, Any, Any], torch.Tensor]
@@ -18,9 +25,7 @@ __all__ = ["mask_mod_of", "score_mod_of"]
 
 def mask_mod_of(p: Problem) -> Condition | None:
     """A function of (sequence, head, row, key): whether the row sees the key; None where every row sees every key."""
-    from flashverify.case.masks.positions import positions
-
-    mask, at = p.case.mask, positions(p.case, p.q.device)
+    mask, at = p.case.mask, _positions(p.case, p.q.device)
     where, key = _places(p)
     conditions: list[Condition] = []
     if mask.packed is not None:
@@ -31,19 +36,19 @@ def mask_mod_of(p: Problem) -> Condition | None:
         conditions.append(lambda b, h, i, j: at.row[b, i] < at.rows[b, i])
     if mask.causal is not None:
         conditions.append(_causal(p, at.row_sequence))
-    left, right = mask.window or (None, None)
+    left, right = (None if side is None else _captured(p, side) for side in mask.window or (None, None))
     if left is not None:
         conditions.append(lambda b, h, i, j: key(b, j) >= where(b, i) - left)
     if right is not None:
         conditions.append(lambda b, h, i, j: key(b, j) <= where(b, i) + right)
     if p.bitmap is not None:
-        bitmap = p.bitmap.expand(p.case.batch, p.case.heads_q, -1, -1)
+        bitmap = _table(p, p.bitmap)
         conditions.append(lambda b, h, i, j: bitmap[b, h, i, j])
     if p.blocks is not None and mask.blocks is not None:
         blocks, height, width = (
-            p.blocks.expand(p.case.batch, p.case.heads_q, -1, -1),
-            mask.blocks.rows,
-            mask.blocks.keys,
+            _table(p, p.blocks),
+            _captured(p, mask.blocks.rows),
+            _captured(p, mask.blocks.keys),
         )
         conditions.append(lambda b, h, i, j: blocks[b, h, i // height, j // width])
     return _all(conditions) if conditions else None
@@ -53,8 +58,8 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
     """A function of (logit, sequence, head, row, key): softcap, then ALiBi and the bias; None where the case has none of them."""
     import torch
 
-    cap, slopes = p.softcap, p.slopes
-    bias = None if p.bias is None else p.bias.expand(p.case.batch, p.case.heads_q, -1, -1)
+    cap, slopes = None if p.softcap is None else _captured(p, p.softcap), p.slopes
+    bias = None if p.bias is None else _table(p, p.bias)
     if cap is None and slopes is None and bias is None:
         return None
     where, key = _places(p)
@@ -69,11 +74,36 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
     return mod
 
 
-def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The position of (sequence, row) and the number of (sequence, key): looked up where sequences are packed."""
+def _table(p: Problem, given: torch.Tensor) -> torch.Tensor:
+    """A table of each sequence and head in memory of its own: other strides, or none of its own, are another compilation."""
+    import torch
+
+    return given.expand(p.case.batch, p.case.heads_q, -1, -1).clone(memory_format=torch.contiguous_format)
+
+
+def _captured(p: Problem, number: float) -> torch.Tensor:
+    """A number of a case without an axis, int64 or fp32.
+
+    Captured as a Python float, it is a variable that torch's backward of a score_mod has no place for: torch 2.11 raises `all unwrapped
+    values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled.
+    """
+    import torch
+
+    dtype = torch.int64 if isinstance(number, int) else torch.float32
+    return torch.tensor(number, dtype=dtype, device=p.q.device)
+
+
+@functools.lru_cache(maxsize=4)
+def _positions(case: Case, device: torch.device) -> Positions:
+    """Where the rows and keys of a case lie; the calls of one case share the tensors, which nobody writes to."""
     from flashverify.case.masks.positions import positions
 
-    at = positions(p.case, p.q.device)
+    return positions(case, device)
+
+
+def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The position of (sequence, row) and the number of (sequence, key): looked up where sequences are packed."""
+    at = _positions(p.case, p.q.device)
     if p.case.mask.packed is not None:
         where = at.row + at.shift
         return lambda b, i: where[b, i], lambda b, j: at.key[b, j]

@@ -34,6 +34,9 @@ class AheadToolkit(Protocol):
     def kinds(self, subject: Any) -> tuple[int, int]:
         """How many kinds of cases a search should have, and how many there are; two cases of one kind ask for the same few kernels."""
 
+    def traced(self, subject: Any) -> int:
+        """How many kinds a subject has that torch traces, which each worker compiles for itself; 0 of any other subject."""
+
     def of_kinds(self, subject: Any, kinds: Sequence[int]) -> SearchStrategy[Case]:
         """Cases of these kinds; of all kinds where there is none of these."""
 
@@ -83,6 +86,7 @@ def since(before: Spent, now: Spent) -> Spent:
         now.compiled - before.compiled,
         round(now.compiling - before.compiling, 6),
         round(now.oracle - before.oracle, 6),
+        traced=now.traced - before.traced,
     )
 
 
@@ -91,10 +95,14 @@ class CompilesAhead:
 
     def spent(self) -> Spent:
         """See `AheadToolkit`."""
+        from flashverify.launching.traces import traces
         from flashverify.truth.clock import oracle_seconds
 
+        traces.listen()
         found = self._counts
-        return Spent(found.compiled, found.seconds, oracle_seconds())
+        return Spent(
+            found.compiled + traces.count, found.seconds + traces.seconds, oracle_seconds(), traced=traces.count
+        )
 
     @cached_property
     def _listed(self) -> dict[str, tuple[CompileKey, ...]]:
@@ -115,10 +123,14 @@ class CompilesAhead:
         from flashverify.case.space.compile_keys import usual_kinds
         from flashverify.case.space.strategies import GPU
 
-        listed = len(self._kinds(subject))
-        if not subject.supports.compiles or GPU.kinds is None:
+        if not subject.supports.compiles or subject.supports.traced or GPU.kinds is None:
             return 0, 0
+        listed = len(self._kinds(subject))
         return min(listed, usual_kinds(subject.supports, GPU.kinds)), listed
+
+    def traced(self, subject: Any) -> int:
+        """See `AheadToolkit`."""
+        return len(self._kinds(subject)) if subject.supports.compiles and subject.supports.traced else 0
 
     def of_kinds(self, subject: Any, kinds: Sequence[int]) -> SearchStrategy[Case]:
         """See `AheadToolkit`."""

@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CACHE_VARIABLE", "cache_environment", "folder_size"]
+__all__ = ["CACHE_VARIABLE", "cache_environment", "folder_size", "torch_environment"]
 
 CACHE_VARIABLE = "TRITON_CACHE_DIR"
 _BINARY_ONLY = "TRITON_STORE_BINARY_ONLY"
 """Intermediate code is most of what is stored, and of what a process that loads a kernel reads and keeps in its memory."""
+_TORCH_CACHE, _TORCH_THREADS = "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS"
+"""What torch's compiler keeps on the disk, and the processes in which it compiles: the workers of a campaign are many already."""
 _KEPT = 8
 """Folders that are kept, those used last."""
 
 
 def cache_environment(specs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of Triton's cache for the processes of a campaign: the folder that is set, or one of ours, which holds binaries alone.
+    """The variables of the caches of Triton and of torch's compiler for the processes of a campaign.
+
+    Triton's folder is the one that is set, or one of ours, which holds binaries alone; that of torch's compiler lies in it.
 
     Triton looks up a kernel by its source, its arguments, its options, the compiler and the GPU. So a folder never gives a wrong kernel;
     one for each source lets old ones go. The folder is `flashverify/triton/<subjects>-<hash>` in `$XDG_CACHE_HOME` or `~/.cache`.
@@ -34,7 +38,7 @@ def cache_environment(specs: Sequence[str], environ: Mapping[str, str]) -> dict[
         environ: the environment of this process.
     """
     if given := environ.get(CACHE_VARIABLE):
-        return {CACHE_VARIABLE: given}
+        return {CACHE_VARIABLE: given} | torch_environment(given, environ)
     base = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flashverify" / "triton"
     slug = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(specs)).strip("-")[:40]
     folder = base / f"{slug}-{_hash(specs)}"
@@ -44,7 +48,19 @@ def cache_environment(specs: Sequence[str], environ: Mapping[str, str]) -> dict[
         _prune(base)
     except OSError:
         return {}
-    return {_BINARY_ONLY: environ.get(_BINARY_ONLY, "1"), CACHE_VARIABLE: str(folder)}
+    own = {_BINARY_ONLY: environ.get(_BINARY_ONLY, "1"), CACHE_VARIABLE: str(folder)}
+    return own | torch_environment(str(folder), environ)
+
+
+def torch_environment(folder: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of torch's compiler, as far as they are not set.
+
+    Args:
+        folder: of Triton's cache.
+        environ: the environment of this process.
+    """
+    wanted = {_TORCH_CACHE: os.path.join(folder, "torch"), _TORCH_THREADS: "1"}
+    return {name: environ.get(name, value) for name, value in wanted.items()}
 
 
 def folder_size(folder: str) -> int:

@@ -90,6 +90,8 @@ class Supports:
             beside; otherwise one case in six has the default one, and on a GPU two in three.
         compiles: whether head dims, dtype, mask, modifications, alignment, page size and launch parameters make a new compilation
             each; on a GPU such a subject is drawn from a finite list of them.
+        traced: whether `torch.compile` traces the subject: numbers of heads, a batch of one, scales, layouts and sets of gradients make a
+            new compilation each then, too.
         also: an additional condition: returns the reason why a case is not supported, or None. Draws that it refuses are thrown away.
 
     Raises:
@@ -152,6 +154,7 @@ class Supports:
     launch_configs: Sequence[Mapping[str, int] | Launch] = ()
     even_launches: bool = True
     compiles: bool = True
+    traced: bool = False
     also: Callable[[Case], str | None] | None = None
 
     def __post_init__(self) -> None:

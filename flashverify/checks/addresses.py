@@ -136,7 +136,7 @@ def _tried(subject: Subject, problem: Problem, own: int | None) -> _Tried:
 
     wraps, guarding = Wraps(), FarOutputs(own)
     try:
-        execution = execute(subject, problem, guarding=guarding, wraps=wraps)
+        execution = execute(subject, problem, guarding=guarding, wraps=wraps, memory=False)
     except Exception as error:
         return _Tried(None, wraps, error, guarding.copied)
     return _Tried(execution, wraps, None, guarding.copied)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.base_pass import BasePass
     from flashverify.checks.passes.execution import Execution
     from flashverify.checks.passes.variants import Select
+    from flashverify.interpreter.repeats import Launches
     from flashverify.subjects.interface import Subject
 
 __all__ = ["SPEC", "check_determinism", "promised"]
@@ -53,11 +54,19 @@ def promised(subject: Subject, variant: str) -> bool:
     return bool(contract.deterministic and (variant in _SAME_PROBLEM or contract.batch_invariant))
 
 
-def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ...]) -> list[Verdict] | None:
+def check_determinism(
+    subject: Subject, base: Execution, variants: tuple[str, ...], known: Launches | None = None
+) -> list[Verdict] | None:
     """Runs each variant and compares it with the matching part of `base`, bit for bit.
 
     Differences that the subject does not promise to be absent come back as passing verdicts with a message; where a part of the problem is
     wrong by itself, the failures of `accuracy` of that part. None where the case has none of the variants.
+
+    Args:
+        subject: the kernel under test.
+        base: the pass over the case.
+        variants: of `_VARIANTS`.
+        known: see `BasePass.known`.
     """
     undefined = _unasked(subject, base)
     found: list[Verdict] = []
@@ -66,7 +75,7 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
         for problem, select in _supported(subject, variants_of(base, variant)):
             different: list[Verdict] = []
             passes: list[Execution] = []
-            for execution in _passes(subject, problem, variant):
+            for execution in _passes(subject, problem, variant, known):
                 passes = [execution]
                 parts = {name: own for name, whole in base.outputs.items() if (own := select(whole, name)) is not None}
                 compared += len(parts)
@@ -92,18 +101,19 @@ def check_determinism(subject: Subject, base: Execution, variants: tuple[str, ..
     return found if compared else None
 
 
-def _passes(subject: Subject, problem: Problem, variant: str) -> Iterator[Execution]:
+def _passes(subject: Subject, problem: Problem, variant: str, known: Launches | None) -> Iterator[Execution]:
     """The passes of a variant: several where a repeat runs on a GPU, each beside other work, otherwise one."""
+    known = known if variant in _SAME_PROBLEM else None
     if variant == "repeat" and _is_concurrent(problem):
         disturbance, other = Disturbance(problem.q.device, problem.case.values.seed), _other_values(subject, problem)
         for _ in range(_DISTURBED):
             if other is not None:
                 execute(subject, other)
             disturbance.stir()
-            yield execute(subject, problem, pattern=1)
+            yield execute(subject, problem, pattern=1, memory=False)
         return
     with _order(problem.case) if variant == "program-order" else contextlib.nullcontext():
-        yield execute(subject, problem, pattern=1)
+        yield execute(subject, problem, pattern=1, known=known, memory=False)
 
 
 def _is_concurrent(problem: Problem) -> bool:
@@ -170,7 +180,7 @@ def _order(case: Case) -> Iterator[None]:
 
 
 def _run(base: BasePass, variants: tuple[str, ...]) -> list[Verdict] | None:
-    return check_determinism(base.subject, base.execution, variants)
+    return check_determinism(base.subject, base.execution, variants, base.known)
 
 
 SPEC = CheckSpec(
@@ -178,7 +188,13 @@ SPEC = CheckSpec(
     question="Are outputs bitwise equal over repeats, alone as in a batch, and with sequences, heads and programs in another order?",
     needs=(Need.PASSES,),
     questions=tuple(
-        Question(name=name, slot=Slot.SAME_BITS, of_right_passes=name not in _SAME_PROBLEM) for name in _VARIANTS
+        Question(
+            name=name,
+            slot=Slot.SAME_BITS,
+            of_right_passes=name not in _SAME_PROBLEM,
+            loads_alike=name in _SAME_PROBLEM,
+        )
+        for name in _VARIANTS
     ),
     errors=(
         ErrorClass("repeat", "{output} differs from run to run", "the same problem gave other bits, against a promise"),

@@ -113,12 +113,11 @@ class _Judgement:
             self.verdicts.append(Verdict(check="harness", status=Status.ERROR, error="self-check", message=text))
 
     def _launches(self) -> Launches | None:
-        """Room for the launches of the base pass, where a check's passes may load the same."""
+        """Room for the launches of the base pass, where passes of a question may load the same."""
         loaded = sys.modules.get("flashverify.interpreter.repeats")
         if loaded is None or not any(
-            spec.loads_alike
-            and spec.name in self.plan.checks
-            and self.plan.asked(spec.name)
+            spec.name in self.plan.checks
+            and any(question.loads_alike for question in spec.asked(self.plan.asked(spec.name)))
             and spec.applies(self.subject, self.case)
             for spec in CHECK_SPECS
         ):

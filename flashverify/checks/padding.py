@@ -90,7 +90,7 @@ def check_padding(
 
 def _filled(subject: Subject, case: Case, padding: str, known: Launches | None = None) -> Execution:
     problem, _ = materialize(case, subject.device(), padding=padding)
-    return execute(subject, problem, known=known)
+    return execute(subject, problem, known=known, memory=False)
 
 
 def _apart(
@@ -114,7 +114,9 @@ def _apart(
 
 
 def _question(poison: str) -> Question:
-    return Question(name=poison, slot=Slot.PADDING, stands=lambda case: poison != case.storage.padding)
+    return Question(
+        name=poison, slot=Slot.PADDING, stands=lambda case: poison != case.storage.padding, loads_alike=True
+    )
 
 
 def _applies(_subject: Subject, case: Case) -> bool:
@@ -138,5 +140,4 @@ SPEC = CheckSpec(
     ),
     run=_run,
     applies=_applies,
-    loads_alike=True,
 )

@@ -87,6 +87,8 @@ class Question:
             the spare slot; the check still answers None where it has nothing to examine.
         of_right_passes: asked only of a pass within its bounds, as `CheckSpec.of_right_passes`.
         weight: chances in the draw of its slot.
+        loads_alike: in some of its passes a right kernel loads what it loaded in the base pass: there an interpreted launch that loads
+            the same is not run again.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Question:
     stands: Callable[[Case], bool] = always
     of_right_passes: bool = False
     weight: int = 1
+    loads_alike: bool = False
 
     def cost(self, case: Case) -> int:
         """Passes of the subject that the question takes of a case, at most."""
@@ -119,8 +122,6 @@ class CheckSpec:
         beyond_oracle: asked also of cases that no oracle can reach.
         shared_out: above `Plan.thorough` a third of the questions is asked, by the case's text.
         always_shared: `flashverify run` asks every case a third of the questions, whatever its size.
-        loads_alike: in some of its passes a right kernel loads what it loaded in the base pass, and a wrong one something else: there
-            an interpreted launch that loads the same is not run again.
         remark: a passing verdict as a warning.
     """
 
@@ -135,7 +136,6 @@ class CheckSpec:
     beyond_oracle: bool = False
     shared_out: bool = False
     always_shared: bool = False
-    loads_alike: bool = False
     remark: Callable[[Verdict], str] = differs
 
     @property

@@ -12,6 +12,7 @@ from flashverify.diagnosis.hypotheses.cached_prefix import CACHED_PREFIX
 from flashverify.diagnosis.hypotheses.cap_gradient import CAP_GRADIENT
 from flashverify.diagnosis.hypotheses.caps import CAPS
 from flashverify.diagnosis.hypotheses.channels import CHANNELS
+from flashverify.diagnosis.hypotheses.code_formats import CODE_FORMATS
 from flashverify.diagnosis.hypotheses.cut_chains import CUT_CHAINS
 from flashverify.diagnosis.hypotheses.deltas import DELTAS
 from flashverify.diagnosis.hypotheses.denominator import DENOMINATOR
@@ -37,16 +38,20 @@ from flashverify.diagnosis.hypotheses.masking import MASKING
 from flashverify.diagnosis.hypotheses.maximum import MAXIMUM
 from flashverify.diagnosis.hypotheses.maximum_gradient import MAXIMUM_GRADIENT
 from flashverify.diagnosis.hypotheses.merge_parts import MERGE_PARTS
+from flashverify.diagnosis.hypotheses.merge_weights import MERGE_WEIGHTS
 from flashverify.diagnosis.hypotheses.merging import MERGES
 from flashverify.diagnosis.hypotheses.operands import OPERANDS
+from flashverify.diagnosis.hypotheses.packed_counts import PACKED_COUNTS
 from flashverify.diagnosis.hypotheses.packed_places import PACKED_PLACES
 from flashverify.diagnosis.hypotheses.padded_tables import PADDED_TABLES
 from flashverify.diagnosis.hypotheses.page_entries import PAGE_ENTRIES
 from flashverify.diagnosis.hypotheses.page_lengths import PAGE_LENGTHS
 from flashverify.diagnosis.hypotheses.pattern_places import PATTERN_PLACES
 from flashverify.diagnosis.hypotheses.patterns import PATTERNS
+from flashverify.diagnosis.hypotheses.philox_rounds import PHILOX_ROUNDS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.hypotheses.relative_bias import RELATIVE
+from flashverify.diagnosis.hypotheses.relative_gradient import RELATIVE_GRADIENT
 from flashverify.diagnosis.hypotheses.rescaling import RESCALING
 from flashverify.diagnosis.hypotheses.ring_visits import RING_VISITS
 from flashverify.diagnosis.hypotheses.rows import ROWS
@@ -66,8 +71,10 @@ from flashverify.diagnosis.hypotheses.term_places import TERM_PLACES
 from flashverify.diagnosis.hypotheses.term_values import TERM_VALUES
 from flashverify.diagnosis.hypotheses.terms import TERMS
 from flashverify.diagnosis.hypotheses.tile_counts import TILE_COUNTS
+from flashverify.diagnosis.hypotheses.tree_depths import TREE_DEPTHS
 from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
+from flashverify.diagnosis.hypotheses.unasked_parts import UNASKED_PARTS
 from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.wide_integers import WIDE_INTEGERS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
@@ -91,13 +98,16 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TREE_PARENTS,
     *PATTERNS,
     *PATTERN_PLACES,
+    *UNASKED_PARTS,
     *TABLE_STRIDES,
     *SELECTIONS,
     *SHARED_KV,
     *FACTORS,
     *QUANTISED,
+    *CODE_FORMATS,
     *PAGE_LENGTHS,
     *LENGTHS,
+    *PACKED_COUNTS,
     *PACKED_PLACES,
     *PADDED_TABLES,
     *LENGTHS_OF_OTHERS,
@@ -105,16 +115,19 @@ SEMANTICS: tuple[Semantics, ...] = (
     *TERMS,
     *SCALED_TERMS,
     *TERM_PLACES,
+    *TREE_DEPTHS,
     *TERM_VALUES,
     *SINK_PLACES,
     *CAPS,
     *RELATIVE,
+    *RELATIVE_GRADIENT,
     *SCALES,
     *CHANNELS,
     *SOFTMAX,
     *LSE,
     *MERGES,
     *MERGE_PARTS,
+    *MERGE_WEIGHTS,
     *RESCALING,
     *HIDDEN_MAXIMUM,
     *MAXIMUM,
@@ -139,6 +152,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *SINK_GRADIENT,
     *DROPOUT,
     *DRAWS,
+    *PHILOX_ROUNDS,
     *DRAWS_IN_TILES,
     *DRAWS_OF_WALKS,
     *WALKS,

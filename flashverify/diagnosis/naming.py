@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.dependence import ContradictionError, Dependence
+from flashverify.diagnosis.kin import one_of_a_family
 from flashverify.diagnosis.placing import WHOLE, placed
 from flashverify.diagnosis.records import Record, of_one_detail, of_one_way, settled
 from flashverify.diagnosis.related_cases import variants, windows
@@ -30,9 +31,11 @@ _NEEDED = 2
 """Further cases that a claim must explain, each of them clearly."""
 _TRIED = 8
 """Further cases that it must at least not contradict, beside those with other windows and one that is larger than any tile."""
+_APART = 2
+"""Times as many cases, after which those that are made to tell several claims apart are tried instead."""
 _LARGE = 128
 """Rows and keys of a sequence that the largest related cases have more: a tile, and a block of a pattern, ends within them."""
-_SHARES = {"always": 0.5, "promising": 0.8, "told": 0.62, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
+_SHARES = {"always": 0.5, "promising": 0.8, "told": 0.9, "sometimes": 0.75, "somewhere": 0.88, "both": 0.95}
 """Of the time, at whose end a search begins no further case."""
 _UNKNOWN = "; some cases are right for a reason that was not found"
 _JOINED = 3
@@ -85,7 +88,7 @@ def named(trials: Trials, scene: Scene) -> Named | None:
     whole = _claims_of(scene, lambda: trials.within(_SHARES["always"]))  # else conditions alone may still be learned
     records, found = _always(trials, scene, [Record(claim) for claim in whole])
     if found is not None:
-        found.claims = _of_alike_details(trials, standing(trials, scene, found.claims))
+        found.claims = one_of_a_family(_of_alike_details(trials, standing(trials, scene, found.claims)))
         if not found.claims:
             return None
     if found is not None and (fixed := of_one_way(trials, found.claims[0])) is not None:
@@ -168,9 +171,9 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
         tried += 1
         records = [record for record in records if record.add(variant)]
         always = [record for record in records if record.always]
-        clear = len(always) == 1 and always[0].count(Answer.CLEAR) >= _NEEDED
-        alone = clear and tried >= needed and (not large or any(map(trials.known, large)))
-        if not always or alone:
+        clear = tried >= needed and all(record.count(Answer.CLEAR) >= _NEEDED for record in always)
+        enough = clear and (not large or any(map(trials.known, large)))
+        if not always or (enough and (len(always) == 1 or tried >= _APART * needed)):
             break
     fits = [r for r in records if r.always and r.count(Answer.CLEAR) >= _NEEDED and tried >= needed]
     if len(fits) > 1:

@@ -170,14 +170,17 @@ class Scene:
 
     def expect_once(self, alternative: Alternative, names: frozenset[str]) -> Expectations:
         """What `expect` says, which is kept; of what agreed it is kept already."""
-        key = ("expected", id(alternative), names)
+        key = ("expected", id(alternative), frozenset(names))
         if key not in self.memo:
             self._keep(alternative, names, self.expect(alternative, names))
         found: Expectations = self.memo[key][1]
         return found
 
     def _keep(self, alternative: Alternative, names: frozenset[str], found: Expectations) -> None:
-        self.memo["expected", id(alternative), names] = (alternative, found)  # an alternative that is kept keeps its id
+        self.memo["expected", id(alternative), frozenset(names)] = (
+            alternative,
+            found,
+        )  # an alternative that is kept keeps its id
 
     def agrees(self, alternative: Alternative, names: frozenset[str]) -> bool:
         """Whether the outputs `names` are what `alternative` expects. The answers for a mask alone are kept."""

@@ -23,6 +23,8 @@ __all__ = ["has_far_gradients"]
 
 _BENIGN = 1 / 16
 """Of the margin, the most that a declared bound may be of what its element is summed from, where a case is benign."""
+_VANISHING = 2.0**-100
+"""An error that no gradient is refuted by: weights below the smallest fp32 number are 0, whatever multiplies them."""
 _LIKE = 8.0
 """How much larger than the declared logits, and four times these, logits may be whose bounds are like the declared ones."""
 
@@ -71,7 +73,7 @@ def _rough(scene: Scene, inputs: Inputs, o: Tensor, lse: Tensor) -> Expectations
     declared: dict[str, Tensor] = scene.memo["declared gradients"]
     for name, (value, size) in gradients_of(scene, inputs, steps).items():
         known = torch.isfinite(value) & torch.isfinite(size)
-        total = torch.where(known, margin * size, torch.inf)
+        total = torch.where(known, margin * size + _VANISHING, torch.inf)
         if name in scene.right and value.shape == declared[name].shape:
             total = torch.where(value == declared[name], total.minimum(UNCHANGED * scene.right[name].total), total)
         zero = open_rows.get(name) if output(name).channels else None

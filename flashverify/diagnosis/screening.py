@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flashverify.checks.passes.logits import products
 from flashverify.diagnosis.expected import Expected
 from flashverify.outputs import FORWARD
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.diagnosis.hypothesis import Expectations, Finish
     from flashverify.diagnosis.observation import Scene
-    from flashverify.truth import Truth
+    from flashverify.truth import Inputs, Truth
 
 __all__ = ["UNCHANGED", "is_far_off", "margin_of"]
 
@@ -54,6 +55,8 @@ def is_far_off(scene: Scene, truth: Truth, names: frozenset[str], finish: Finish
     most = float(declared.amax()) if declared.numel() else 0.0
     if bool((lse[some].abs() > 4 * most + _LIKE).any()):
         return False
+    if _has_larger_parts(scene, truth.inputs, 4 * most + _LIKE):
+        return False
     height = float(truth.inputs.v.abs().amax()) if truth.inputs.v.numel() else 0.0
     nowhere = torch.zeros((), dtype=torch.bool)
     rough: Expectations = {}
@@ -73,6 +76,14 @@ def is_far_off(scene: Scene, truth: Truth, names: frozenset[str], finish: Finish
         if bool((far & torch.isfinite(scene.right[name].total)).any()):
             return True
     return False
+
+
+def _has_larger_parts(scene: Scene, wrong: Inputs, limit: float) -> bool:
+    """Whether logits that another softcap, or none, leaves small are made of larger terms, whose rounding the declared ones do not have."""
+    if wrong.softcap == scene.inputs.softcap:
+        return False
+    parts = [products(wrong), *(bias.double() for bias in wrong.biases)]
+    return any(bool((part.nan_to_num(0.0, 0.0, 0.0).abs() > limit).any()) for part in parts)
 
 
 def margin_of(case: Case) -> float:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.changes import change
 from flashverify.case.masks.mask import Mask
+from flashverify.case.shared_kv import shares
 from flashverify.diagnosis.grown import grown
+from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +23,7 @@ __all__ = ["telling"]
 def telling(subject: Subject, case: Case) -> Iterator[Case]:
     """Cases that the subject accepts and that tell apart what `variants` cannot: whole tiles, three heads and sequences, large blocks, one part more in the mask."""
     whole = -case.seq_k % 128
-    found = [*_empty_rows(case), *_pages(case)]
+    found = [*_empty_rows(case), *_pages(case), *_parts_of_k(case)]
     found += [grown(case, 5, whole + 128 * more, regime="normal", seed=51 + more) for more in (0, 1)]
     if len(case.mask.given()) > 1 and case.mask.packed is None:  # parts that hide the same keys
         found.append(grown(replace(case, mask=Mask()), 5, 40, regime="normal", seed=57))
@@ -57,7 +59,8 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     found += [
         grown(case, 0, keys, regime=regime, seed=85 + keys) for keys, regime in ((9, "negative"), (40, "logits-1e4"))
     ]
-    yield from (each for each in found if each is not None and subject.supports.refusal(each) is None)
+    accepted = (each for each in found if each is not None and subject.supports.refusal(each) is None)
+    yield from sorted(accepted, key=work)  # many small ones take as long as a large one
 
 
 def _empty_rows(case: Case) -> Iterator[Case | None]:
@@ -66,6 +69,17 @@ def _empty_rows(case: Case) -> Iterator[Case | None]:
         yield grown(replace(case, mask=Mask()), 3, 9, regime="negative", seed=49)
     if case.mask.query_lengths is not None:
         yield change(case, mask=Mask(key_lengths=(0,) * case.batch))
+        rows = grown(case, 18, 34, regime="normal", seed=83)
+        if rows is not None and rows.mask.packed is None and rows.mask.tree is None:  # fewer keys than rows
+            lengths = rows.mask.query_lengths or ()
+            yield change(rows, mask=replace(rows.mask, key_lengths=tuple(max(n // 2, 1) for n in lengths)))
+
+
+def _parts_of_k(case: Case) -> Iterator[Case | None]:
+    """Cases whose K has fewer or more channels beyond V than V has, where V is a part of K: of two equal parts each is the other one's place."""
+    if shares(case):
+        for rest in {8, 16, 64} - {case.dim_v}:
+            yield change(case, dim_qk=case.dim_v + rest)
 
 
 def _pages(case: Case) -> Iterator[Case | None]:

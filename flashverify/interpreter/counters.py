@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.errors import UsageError
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.memory import Tagged
 from flashverify.interpreter.numerics import as_array
 from flashverify.interpreter.session import active
@@ -96,7 +97,7 @@ class Counters(Tagged):
 
     def _traffic(self, ptrs: Any, keep: Any) -> tuple[Traffic, int, int]:
         argument = self.argument(ptrs, keep)
-        lanes = int(np.count_nonzero(keep))
+        lanes = int(count_nonzero(keep))
         if self.lockstep and keep.shape[0] != len(self.programs):
             lanes *= len(self.programs)
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)

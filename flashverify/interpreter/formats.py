@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.hooks import tl
 
 if TYPE_CHECKING:
@@ -170,4 +171,4 @@ def tf32_nearest(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _but_for_nan(x: NDArray[np.float32], rounded: NDArray[np.float32]) -> NDArray[np.float32]:
     """`rounded`, but `x` where that is NaN."""
     nan = np.isnan(x)
-    return np.where(nan, x, rounded) if np.count_nonzero(nan) else rounded
+    return np.where(nan, x, rounded) if count_nonzero(nan) else rounded

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.late import spread
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def lanes_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
         return found
     places = rows + ptrs.offsets.astype(np.int64, copy=False)
     strange = argument.strange(places.view(np.uint64))
-    return Lanes(argument, places) if strange is None or not np.count_nonzero(strange & keep) else None
+    return Lanes(argument, places) if strange is None or not count_nonzero(strange & keep) else None
 
 
 def rows_inside(argument: Argument, ptrs: Outer, keep: Any) -> Lanes | None:
@@ -81,7 +82,7 @@ def _rows_inside(argument: Argument, rows: Any, ptrs: Outer, keep: Any) -> Lanes
     if first is None:
         return None
     starts = rows + first if first else rows
-    whole = np.count_nonzero(keep) == keep.size
+    whole = count_nonzero(keep) == keep.size
     kept = starts if whole else starts[spread(keep, starts.shape)]
     inside = not kept.size or (
         np.maximum.reduce(kept.view(np.uint64), axis=None) <= argument.extent - width  # one before the tensor is beyond

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.gather import memory
 from flashverify.interpreter.hooks import triton_root
 from flashverify.interpreter.layer import Layer
@@ -186,7 +187,7 @@ class Argument:
             inside = places.size == 0 or np.maximum.reduce(places, axis=None) < extent
             return None if inside else places >= extent
         good = self.own.take(np.minimum(places, extent).view(np.int64))
-        return None if np.count_nonzero(good) == good.size else ~good
+        return None if count_nonzero(good) == good.size else ~good
 
     def owns_rows(self, places: Any, width: int) -> bool:
         """Whether all of `width` elements from each place on are the tensor's; the places are inside."""
@@ -243,7 +244,7 @@ class Tagged(Layer):
     def argument(self, ptrs: Any, keep: Any) -> Argument | None:
         """The tensor of a tile of pointers; by address where the pointers lost their tag, as by a cast; None if there is none."""
         found: Argument | None = getattr(ptrs.dtype, "argument", None)
-        if found is not None or not np.count_nonzero(keep):
+        if found is not None or not count_nonzero(keep):
             return found
         first = int(ptrs.data[keep].flat[0])
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)

@@ -11,6 +11,7 @@ import numpy as np
 
 from flashverify.errors import UsageError
 from flashverify.formats import FORMATS
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import is_float
 from flashverify.interpreter.hooks import InterpreterBuilder
 from flashverify.interpreter.memory import Place, Tagged, place, program_of
@@ -169,7 +170,7 @@ class NonFinite(Tagged):
             return
         where = place(self.launch)
         key = (where.file, where.line, kind)
-        self.traced.counts[key] += int(np.count_nonzero(bad))
+        self.traced.counts[key] += int(count_nonzero(bad))
         if key in self.traced.events:
             return
         lane = tuple(int(i) for i in np.unravel_index(bad.argmax(), bad.shape))

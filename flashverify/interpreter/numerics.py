@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from flashverify.interpreter import formats, gather
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import BF16, is_float, numpy_dtype
 from flashverify.interpreter.hooks import handle, native, stock, tl
 from flashverify.interpreter.late import part_of, spread
@@ -178,7 +179,7 @@ class Numerics(Layer):
             places, keep = self.within.places.view(np.int64), part_of(mask)
             if self.within.width:
                 words, keep = self.within.rows(words), keep[..., 0]
-            if np.count_nonzero(keep) != keep.size:
+            if count_nonzero(keep) != keep.size:
                 keep = spread(keep, places.shape)
                 places, data = places[keep], data[keep]
             if self.journal is not None:
@@ -201,13 +202,12 @@ class Numerics(Layer):
         if self.within.whole:
             return found
         keep = part_of(mask)
-        if np.count_nonzero(keep) == keep.size:
+        if count_nonzero(keep) == keep.size:
             return found
         if keep.shape == (*found.shape[:-1], 1) and (fill is None or fill.size == 1):
             found[~keep[..., 0]] = 0 if fill is None else fill.reshape(())
-        else:
-            np.copyto(found, dtype.type(0) if fill is None else fill, where=~keep)
-        return found
+            return found
+        return np.where(keep, found, dtype.type(0) if fill is None else fill)
 
     def undo(self) -> None:
         """Take back the stores of the journal."""

@@ -33,6 +33,13 @@ def _integers(value: Any) -> Any:
     return data.astype(np.int64) if data.dtype.kind == "i" else None
 
 
+def _single(value: Any) -> bool:
+    """Whether an end of a range is one number for all programs."""
+    if value.__class__ is tl.core.tensor:
+        return bool(value.handle.data.size == 1)
+    return (value.value if value.__class__ is tl.core.constexpr else value).__class__ is int
+
+
 def bounds_of(callee: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, Any, int] | None:
     """First values, numbers of turns (int64 `[programs or 1]` each) and the step of a range; None where nothing is to be parted.
 
@@ -42,6 +49,8 @@ def bounds_of(callee: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> t
         named: likewise.
     """
     if not (callee is range or callee is tl.range) or not 0 < len(args) <= 3 or {"arg1", "arg2", "step"} & {*named}:
+        return None
+    if all(map(_single, args)):
         return None
     found = [_integers(x) for x in ((0, *args) if len(args) == 1 else args)]
     if any(x is None for x in found) or max(x.size for x in found[:2]) == 1:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.late import part_of
 from flashverify.interpreter.memory import Tagged
 from flashverify.interpreter.repeats import Notes, key_of
@@ -97,7 +96,7 @@ class Repeating(Tagged):
         if self.notes is not None:
             keep = part_of(mask)
             self.notes.note(self.notes.loads, self.within, keep)
-            self.notes.opaque |= other is None and np.count_nonzero(keep) != keep.size
+            self.notes.opaque |= other is None and count_nonzero(keep) != keep.size
         return super().create_masked_load(ptrs, mask, other, *rest, **options)
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:

@@ -4,8 +4,10 @@ What a launch in lockstep does is determined by its kernel, its grid, its argume
 address only where it makes an integer of it, and such launches are not kept. Elements that a launch does not load, those of a padding
 say, may be any others. The first element that differs from what the earlier launch loaded has the launch run.
 
-Nobody is spared a launch unless `Watch.known` is given. A pass that asks whether the same launch gives the same bits gives none, and
-neither does the pass whose launches are noted (`Watch.kept`): each of its launches runs.
+The order of programs decides nothing: a launch in which two store to one place, or one loads what another stores, is not kept.
+
+Nobody is spared a launch unless `Watch.known` is given. The pass whose launches are noted (`Watch.kept`) gives none: each of its
+launches runs.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.hooks import tl
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ class Notes:
     def note(self, accesses: list[tuple[Lanes, Any]], lanes: Lanes | None, keep: Any) -> None:
         """Take in a load or a store; None are lanes of which nobody knows where they lie."""
         if lanes is None:
-            self.opaque |= bool(np.count_nonzero(keep))
+            self.opaque |= bool(count_nonzero(keep))
             return
         self.room -= lanes.places.size
         if self.room >= 0:
@@ -133,7 +136,7 @@ class Known:
         for n, elements in self.loaded.items():
             if not np.array_equal(_bits(arguments[n]).take(elements.places), elements.bits):
                 return False
-            if poisons[n] is not None and np.count_nonzero(elements.bits == poisons[n]):
+            if poisons[n] is not None and count_nonzero(elements.bits == poisons[n]):
                 return False
         return True
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import numpy_dtype
 from flashverify.interpreter.hooks import handle
 from flashverify.interpreter.lanes import Lanes, lanes_inside, outside, rows_inside, where_outside
@@ -76,7 +77,7 @@ class Sanitizer(Repeating):
                     self.within = None
         at, keep = ptrs.data, as_array(mask)
         argument = self.argument(ptrs, keep)
-        if other is None and np.count_nonzero(keep) != keep.size:
+        if other is None and count_nonzero(keep) != keep.size:
             other = self._undefined(ptrs, keep, argument)
         keep, self.within = self._inside("load", argument, ptrs, keep)
         try:
@@ -129,7 +130,7 @@ class Sanitizer(Repeating):
         """The lanes whose element is the tensor's own, and where they lie in it if their pointers are tagged; others are reported."""
         at = ptrs.data
         if argument is None:
-            if np.count_nonzero(keep):
+            if count_nonzero(keep):
                 self._report("out-of-bounds", access, None, at, keep, "no tensor of the launch lies there")
                 return np.zeros_like(keep), None
             return keep, None
@@ -139,7 +140,7 @@ class Sanitizer(Repeating):
         if strange is None:
             return keep, lanes
         strange &= keep
-        if not np.count_nonzero(strange):
+        if not count_nonzero(strange):
             return keep, lanes
         if self.watched.wraps is not None:
             self.watched.wraps.look(self, access, argument, at, strange)
@@ -156,7 +157,7 @@ class Sanitizer(Repeating):
         state = self._state(argument)
         if state.is_input and keep.any():
             self._report("input-store", access, argument, at, keep, "the tensor is an input")
-        for bad, writer in state.shadow.claim(at, keep, self._owners(keep), atomic=access == "atomic"):
+        for bad, writer in state.shadow(argument).claim(at, keep, self._owners(keep), atomic=access == "atomic"):
             self._report("double-write", access, argument, at, bad, f"{self._writer(writer)} writes the element too")
         return keep, lanes
 
@@ -166,7 +167,9 @@ class Sanitizer(Repeating):
         if argument is None or self._state(argument).is_input:
             return None
         lanes = rows_inside(argument, ptrs, keep)
-        if lanes is None or not self._state(argument).shadow.claim_rows(lanes, keep, self._owners(lanes.places)):
+        if lanes is None or not self._state(argument).shadow(argument).claim_rows(
+            lanes, keep, self._owners(lanes.places)
+        ):
             return None
         return lanes
 
@@ -175,7 +178,7 @@ class Sanitizer(Repeating):
         argument = self.argument(ptrs, keep)
         if argument is None or scope.name == "CTA" or sem.name == "RELAXED":
             return self._written("atomic", ptrs, keep)[0]
-        shadow, program = self._state(argument).shadow, int(self.programs[0])
+        shadow, program = self._state(argument).shadow(argument), int(self.programs[0])
         places = shadow.places(ptrs.data, keep & ~outside(argument, ptrs.data))
         if sem.name != "RELEASE":
             self._order.acquire(program, shadow, places)
@@ -188,7 +191,7 @@ class Sanitizer(Repeating):
         poison = argument.state.poison
         stale = data.view(poison.dtype) == poison
         stale &= keep
-        if np.count_nonzero(stale):
+        if count_nonzero(stale):
             self._report("uninitialised", access, argument, at, stale, "nobody has written the element")
 
     def _remember(self, argument: Argument, state: State, at: Any, keep: Any) -> None:
@@ -196,7 +199,7 @@ class Sanitizer(Repeating):
         programs = self.programs
         alike = self.lockstep and at.shape[0] != len(programs)
         owners = np.int32(0) if alike else self._owners(keep)
-        state.shadow.note((argument, place(self.launch), programs), at, keep, owners)
+        state.shadow(argument).note((argument, place(self.launch), programs), at, keep, owners)
 
     def _undefined(self, ptrs: Any, keep: Any, argument: Argument | None) -> Any:
         """What to load in lanes that are masked off without a value."""

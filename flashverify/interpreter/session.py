@@ -89,8 +89,11 @@ class Session:
 
     @property
     def repeating(self) -> bool:
-        """Whether launches that are known need not run: no mixin was taken in, and programs have no order of their own."""
-        return self.order is None and self.turns is None and self.lockstep_class is self.opened
+        """Whether launches that are known need not run: no mixin was taken in but the one by which programs take turns.
+
+        The order of programs decides nothing in them: none stores what another one loads or stores.
+        """
+        return self.lockstep_class in (self.opened, self.extensions.get((self.opened, (Switching,)), (None, None))[1])
 
     def forget(self) -> None:
         """Record every call anew, whatever class it was recorded with, and take no launch for one of before."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import is_float
 from flashverify.interpreter.late import spread
 from flashverify.sparse_memory import zeros
@@ -63,15 +65,15 @@ class Shadow:
         """
         if self._writers is None:
             self._writers = zeros(self.size, np.int32)
-        writers, whole = self._writers, np.count_nonzero(keep) == keep.size
+        writers, whole = self._writers, count_nonzero(keep) == keep.size
         places = self._at(at if whole else at[keep]).reshape(-1)
         own = spread(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
         before = writers[places]
         clash = np.zeros(before.shape, bool)
-        if np.count_nonzero(before):
+        if count_nonzero(before):
             clash = (before != 0) & (before != own)
-        if np.count_nonzero(clash):
+        if count_nonzero(clash):
             clash[clash] = self._order.apart(before[clash], own[clash])
         if atomic:
             clash &= before > 0
@@ -80,10 +82,10 @@ class Shadow:
             writers[places] = own
             after = writers[places]
             again = after != own  # two programs of this very store
-            if np.count_nonzero(again):
+            if count_nonzero(again):
                 before = np.where(clash, before, after)
                 clash |= again
-        if np.count_nonzero(clash):
+        if count_nonzero(clash):
             bad = np.zeros(at.shape, bool)
             bad[keep] = clash
             yield bad, int(before[clash.argmax()])
@@ -105,10 +107,10 @@ class Shadow:
         if not lanes.whole:
             kept = spread(keep[..., 0], places.shape)
             places, own = places[kept], own[kept]
-        if np.count_nonzero(writers[places]):
+        if count_nonzero(writers[places]):
             return False
         writers[places] = own[..., None]
-        if np.count_nonzero(writers[places] != own[..., None]):
+        if count_nonzero(writers[places] != own[..., None]):
             writers[places] = 0
             return False
         return True
@@ -151,24 +153,41 @@ class State:
     Attributes:
         is_input: whether the launch must not write to it.
         poison: the bits of elements that nobody has written, or None.
-        shadow: of its storage.
     """
 
-    __slots__ = ("is_input", "poison", "shadow")
+    __slots__ = ("_order", "_shadow", "_shadows", "_storage", "is_input", "poison")
 
     def __init__(
         self, argument: Argument, watched: Watch, shadows: dict[tuple[int, int], Shadow], order: Order
     ) -> None:
-        storage = argument.tensor.untyped_storage()
-        start = storage.data_ptr()
+        self._storage = argument.tensor.untyped_storage()
+        self._shadows, self._order = shadows, order
+        self._shadow: Shadow | None = None
+        start = self._storage.data_ptr()
         self.is_input = start in watched.inputs
         word = watched.poison(argument.tensor) if watched.poison is not None and not self.is_input else None
-        self.poison = None if word is None else np.array(word % (1 << 8 * argument.size)).astype(f"u{argument.size}")
-        key = (start, argument.size)
-        shadow = shadows.get(key)
-        if shadow is None:
-            shadow = shadows[key] = Shadow(start, storage.nbytes(), argument.shift, order)
-        self.shadow = shadow
+        self.poison = None if word is None else _bits(word, argument.size)
+
+    def shadow(self, argument: Argument) -> Shadow:
+        """Of its storage: made where somebody notes an access.
+
+        Args:
+            argument: the tensor.
+        """
+        if self._shadow is None:
+            start = self._storage.data_ptr()
+            found = self._shadows.get((start, argument.size))
+            if found is None:
+                found = Shadow(start, self._storage.nbytes(), argument.shift, self._order)
+                self._shadows[start, argument.size] = found
+            self._shadow = found
+        return self._shadow
+
+
+@functools.cache
+def _bits(word: int, size: int) -> Any:
+    """A signed integer as the bits of an element of `size` bytes."""
+    return np.array(word % (1 << 8 * size)).astype(f"u{size}")
 
 
 def extreme(dtype: np.dtype[Any], fill: str) -> Any:

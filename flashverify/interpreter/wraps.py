@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.errors import UsageError
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.memory import Place, Tagged, place, program_of
 from flashverify.interpreter.session import active
 
@@ -81,8 +82,8 @@ class Wraps:
         meant = at + np.uint64(_TURN << argument.shift)
         outside = argument.strange(argument.places(meant))
         wrapped = strange if outside is None else strange & ~outside
-        count = int(np.count_nonzero(wrapped))
-        if count < int(np.count_nonzero(strange)):
+        count = int(count_nonzero(wrapped))
+        if count < int(count_nonzero(strange)):
             is_input = argument.tensor.untyped_storage().data_ptr() in builder.watched.inputs
             self.strays, self.own_strays = self.strays + is_input, self.own_strays + (not is_input)
         where = place(builder.launch)

@@ -12,6 +12,7 @@ from flashverify.campaign.cluster import group as module
 from flashverify.campaign.cluster.group import WorkerGroup
 from flashverify.campaign.cluster.messages import Hello, Report, decode_reports
 from flashverify.campaign.environment import versions
+from flashverify.campaign.kernel_cache import torch_environment
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.worker.inflight import Inflight
 
@@ -111,9 +112,9 @@ def test_a_worker_on_a_gpu_keeps_its_kernels_on_its_machine(group, monkeypatch, 
 def test_the_cache_of_a_machine_is_the_one_that_its_own_environment_names(group, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", "/there")
 
-    assert started(group, 0, msgspec.structs.replace(SETUP, device="cuda")).setup.environment == {
-        "TRITON_CACHE_DIR": "/there"
-    }
+    found = started(group, 0, msgspec.structs.replace(SETUP, device="cuda")).setup.environment
+
+    assert found == {"TRITON_CACHE_DIR": "/there"} | torch_environment("/there", {})
 
 
 def test_what_a_dead_worker_said_is_read_after_it_was_seen_dead_and_its_note_is_removed(group):

@@ -2,7 +2,7 @@
 
 import os
 
-from flashverify.campaign.kernel_cache import CACHE_VARIABLE, cache_environment, folder_size
+from flashverify.campaign.kernel_cache import CACHE_VARIABLE, cache_environment, folder_size, torch_environment
 
 
 def folder(tmp_path, *specs):
@@ -10,7 +10,16 @@ def folder(tmp_path, *specs):
 
 
 def test_a_folder_that_is_given_is_taken(tmp_path):
-    assert cache_environment(("bundled",), {CACHE_VARIABLE: "/given"}) == {CACHE_VARIABLE: "/given"}
+    found = cache_environment(("bundled",), {CACHE_VARIABLE: "/given"})
+
+    assert found == {CACHE_VARIABLE: "/given"} | torch_environment("/given", {})
+    assert set(torch_environment("/given", {}).values()) == {"/given/torch", "1"}
+
+
+def test_what_is_set_for_torchs_compiler_stays(tmp_path):
+    given = {"XDG_CACHE_HOME": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": "/mine"}
+
+    assert cache_environment(("bundled",), given)["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
 
 
 def test_each_source_of_subjects_has_a_folder_that_stays(tmp_path):

@@ -1,6 +1,7 @@
 import dataclasses
 import hashlib
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,18 @@ def test_words_are_the_published_philox_stream():
         expected = philox4x64(1, (seed, stream)) + philox4x64(2, (seed, stream))
 
         assert expected == philox.words(seed, "q", 8).tolist()
+
+
+def test_words_do_not_depend_on_what_was_drawn_before():
+    def fresh(count, first):
+        key = (int.from_bytes(hashlib.sha256(b"k").digest()[:8], "little") << 64) | 7
+        return np.random.Philox(counter=first // 4, key=key).random_raw(first % 4 + count)[first % 4 :].tolist()
+
+    for count, first in ((5, 0), (3, 7), (0, 2), (1, 2**40 + 3), (8, 0)):
+        philox.words(2**64 - 1, "other", count + 1)
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(philox.words, 7, "k", count, first=first).result().tolist() == fresh(count, first)
+        assert philox.words(7, "k", count, first=first).tolist() == fresh(count, first)
 
 
 def test_normal_values_have_the_promised_moments():

@@ -1,4 +1,4 @@
-"""Launches that need not run: passes of the checks `padding` and `reuse` have them, and no read of padding is hidden by them."""
+"""Launches that need not run: passes of three checks have them, and no read of padding is hidden by them."""
 
 import dataclasses
 import sys
@@ -10,7 +10,7 @@ from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.checks.padding import REPEATS
 from flashverify.checks.passes import execution
-from flashverify.checks.registry import CHECK_SPECS
+from flashverify.checks.registry import CHECK_SPECS, check_spec
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
 from flashverify.interpreter.repeating import Repeating
@@ -20,6 +20,8 @@ from tests.checks.padded_kernels import IN_FORWARD, IN_GRADIENTS, IN_HOST, atten
 CASE = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 klen=4,9 seed=3")
 READS = {**IN_FORWARD, **IN_GRADIENTS, **IN_HOST}
 PADDING = Plan(checks=("padding",), questions={"padding": ("inf",)})
+NOT_ALIKE = {"determinism": ("solo-sequence", "solo-head", "permuted"), "reuse": ("calls", "backward")}
+SPARING = {"padding", "determinism", "reuse"}
 OTHERS = Plan(checks=("accuracy", "nonfinite", "memory", "sanitizer"))
 
 
@@ -70,7 +72,7 @@ def test_a_kernel_that_reads_no_padding_runs_in_the_base_pass_alone(spared, sess
     assert session.attempts == begun + 2
 
 
-def test_no_check_but_padding_and_reuse_has_a_launch_spared(spared, monkeypatch):
+def test_no_other_check_has_a_launch_spared(spared, monkeypatch):
     watching, passes = execution._watching, Counter()
 
     def counted(*args, **asked):
@@ -82,25 +84,30 @@ def test_no_check_but_padding_and_reuse_has_a_launch_spared(spared, monkeypatch)
     result = judge_case(attend(), CASE, Plan())
 
     assert result.failures == ()
-    assert {name.split(".")[0] for name in spared} == {"padding", "reuse"}
+    assert {name.split(".")[0] for name in spared} == SPARING
     assert passes["base pass", True, False] == 1
-    assert {name.split(".")[0] for name, _, known in passes if known} == {"padding", "reuse"}
+    assert {name.split(".")[0] for name, _, known in passes if known} == SPARING
     assert {name for name, noted, _ in passes if noted} == {"base pass"}
     assert {"determinism", "relations", "reuse"} <= {name.split(".")[0] for name, *_ in passes}
 
 
-def test_padding_and_reuse_say_that_their_passes_load_alike():
-    assert [spec.name for spec in CHECK_SPECS if spec.loads_alike] == ["padding", "reuse"]
+def test_questions_say_that_their_passes_load_alike():
+    alike = {spec.name: {each.name for each in spec.questions if each.loads_alike} for spec in CHECK_SPECS}
+
+    assert {name for name, questions in alike.items() if questions} == SPARING
+    assert alike["padding"] == set(check_spec("padding").question_names)
+    assert alike["determinism"] == {"repeat", "program-order"}
+    assert alike["reuse"] == {"values", "lengths", "settings", "storage", "larger"}
 
 
-def test_a_base_pass_that_nobody_compares_under_other_padding_notes_nothing(monkeypatch):
+def test_a_base_pass_that_no_other_pass_loads_alike_notes_nothing(monkeypatch):
     asked, watching = [], execution._watching
     monkeypatch.setattr(execution, "_watching", lambda *args, **more: asked.append(more) or watching(*args, **more))
     whole = dataclasses.replace(CASE, mask=dataclasses.replace(CASE.mask, key_lengths=(9, 9)))
 
-    judge_case(attend(), CASE, Plan(checks=("accuracy", "determinism")))
+    judge_case(attend(), CASE, Plan(checks=("accuracy", "determinism", "reuse"), questions=NOT_ALIKE))
     judge_case(attend(), CASE, Plan(checks=("padding",), questions={"padding": ()}))
-    judge_case(attend(), whole, Plan(checks=("padding", "determinism")))
+    judge_case(attend(), whole, Plan(checks=("padding", "determinism"), questions=NOT_ALIKE))
 
     assert {(more["kept"], more["known"]) for more in asked} == {(None, None)}
 

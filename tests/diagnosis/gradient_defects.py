@@ -49,6 +49,10 @@ def sink_weight(change):
     return {"at_sink": assign(sink_weight=change)}
 
 
+def capped_slope(s):
+    return 1 - torch.tanh(s.raw / s.cap) ** 2
+
+
 def lost(which):
     return lambda x, group: x * (torch.arange(x.shape[1]) % group != which).view(-1, 1, 1)
 
@@ -349,6 +353,8 @@ DEFECTS = [
     ),
     ("gradient-with-root-of-scale", CASE, at_end("dq", by=lambda x, s: x / math.sqrt(s.scale))),
     ("gradient-left-at-zero", CASE, at_end("dk", by=lambda x, s: 0 * x)),
+    ("softcap-slope-in-dv", CAPPED, {"at_heads": assign(dv=lambda s: (s.p * s.keep * capped_slope(s)).mT @ s.do)}),
+    ("dsink-by-lse-of-keys", SINK, sink_weight(lambda s: s.sink_weight / (1 - s.sink_weight))),
     ("dsink-without-weight", SINK, sink_weight(lambda s: s.some.double())),
     ("backward-without-lse", SINK, sink_weight(lambda s: s.sink.exp() * s.some)),
     ("dsink-weight-in-another-base", SINK, sink_weight(lambda s: (s.sink * LOG2E - s.lse).exp() * s.some)),

@@ -8,6 +8,7 @@ from flashverify.checks import Plan, judge_case
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.hypotheses.code_formats import CODE_FORMATS
 from flashverify.diagnosis.hypotheses.factors import FACTORS
 from flashverify.diagnosis.hypotheses.quantised import QUANTISED
 from flashverify.diagnosis.observe import look
@@ -22,12 +23,24 @@ def behind(x):
     return torch.cat([x[:, :, 1:], x[:, :, -1:]], 2)
 
 
+def in_the_next_head(x):
+    """Of a key the scale of the one behind in memory, which of the last key of a head is the first one of the next."""
+    return torch.cat([x.flatten()[1:], torch.zeros(1)]).view_as(x)
+
+
+def in_halves_of_a_block(x):
+    """Low halves of bytes, filled up to eight of a block of 16 channels, then high ones."""
+    filled = torch.full((*x.shape[:-1], 8 - x.shape[-1]), 8, dtype=x.dtype)
+    return torch.cat([x & 15, filled, x >> 4], -1)[..., : 2 * x.shape[-1]]
+
+
 SCALES = {
     "codes-scale-missing": ("e4m3/token/varied", lambda _, k, v: (k, torch.ones_like(v))),
     "codes-scale-twice": ("e4m3/head/varied", lambda _, k, v: (k * k, v)),
     "codes-scale-inverted": ("int8/head/coarse", lambda _, k, v: (k, 1 / v)),
     "codes-scale-swapped": ("int8/token/varied", lambda _, k, v: (k, k)),
     "codes-scale-of-neighbour": ("e5m2/token/varied", lambda _, k, v: (behind(k), v)),
+    "codes-scale-as-largest": ("e4m3/head/varied", lambda _, k, v: (k / 448, v / 448)),
     "codes-scale-of-tile": ("e4m3/token/varied", lambda _, k, v: (k[:, :, :1].expand_as(k), v)),
     "codes-scale-of-place": (
         "int8/block2/varied",
@@ -39,7 +52,10 @@ SCALES = {
 }
 
 
-def answers(subject, quantised, asked=QUANTISED):
+CODES = (*QUANTISED, *CODE_FORMATS)
+
+
+def answers(subject, quantised, asked=CODES):
     seen = look(subject, parse_case(f"{SHAPE} quantised={quantised}"))
     return {wrong.name: Claim(wrong).answer(seen) for wrong in asked}
 
@@ -52,9 +68,15 @@ def clear(found):
 def test_a_wrong_scale_is_what_its_hypothesis_says(name):
     quantised, scales = SCALES[name]
 
-    asked = [wrong for wrong in QUANTISED if wrong.name == name]
+    asked = [wrong for wrong in CODES if wrong.name == name]
 
     assert clear(answers(plain("folded", scales=scales), quantised, asked)) == {name}
+
+
+def test_the_scale_of_the_last_key_may_be_that_of_the_next_head():
+    subject = plain("folded", scales=lambda _, k, v: (in_the_next_head(k), in_the_next_head(v)))
+
+    assert "codes-scale-of-neighbour" in clear(answers(subject, "int8/token/varied"))
 
 
 def test_a_factor_that_is_not_divided_out_is_one_of_o():
@@ -78,6 +100,7 @@ def test_zero_points_that_are_left_out_are_missing_and_nothing_else():
         ("codes-subnormal", "e4m3/head/coarse", lambda x: torch.where(x.float().abs() < 2.0**-6, 0.0, x.float())),
         ("codes-sign", "e4m3/head/fitted", lambda x: x.float().abs()),
         ("codes-halves", "int4/head/fitted", lambda x: torch.cat([x & 15, x >> 4], -1).float()),
+        ("codes-halves", "int4/head/fitted", lambda x: in_halves_of_a_block(x).float()),
     ],
 )
 def test_codes_that_are_read_wrongly_are_what_their_hypothesis_says(monkeypatch, name, quantised, wrong):

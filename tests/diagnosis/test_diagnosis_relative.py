@@ -32,6 +32,33 @@ def _by_buckets(attention, problem, reach, both):
     return buckets[attention.relative_distance(attention.distance(problem), reach) + reach]
 
 
+def by_rows(self, ds, buckets, count):
+    """Pairs farther apart than there are rows are added to the bucket of that distance."""
+    n, m = ds.shape[2:]
+    distance = (torch.arange(m) - torch.arange(n)[:, None]).clamp(-n, n)
+    at = dict(
+        zip((torch.arange(m) - torch.arange(n)[:, None]).flatten().tolist(), buckets.flatten().tolist(), strict=False)
+    )
+    moved = torch.tensor([[at[int(x)] for x in row] for row in distance])
+    return Plain.table_gradient(self, ds, moved[None, None], count)
+
+
+def near_pairs_of_the_first(self, ds, buckets, count):
+    """Of further sequences the pairs whose distance the table clips alone."""
+    n, m = ds.shape[2:]
+    near = (torch.arange(m) - torch.arange(n)[:, None]).abs() < 2
+    others = (torch.arange(ds.shape[0]) > 0)[:, None, None, None]
+    return Plain.table_gradient(self, ds.masked_fill(near & others, 0.0), buckets, count)
+
+
+OF_PAIRS = [
+    ("drelative-bias-first-sequence", CASE + "batch=2 relative_bias=2,2", {"table_gradient": near_pairs_of_the_first}),
+    (
+        "drelative-bias-reach",
+        CASE.replace("seq_q=5", "seq_q=2") + "relative_bias=32,128,both",
+        {"table_gradient": by_rows},
+    ),
+]
 DEFECTS = [
     ("relative-bias-missing", FORWARD + "relative_bias=6,4", {"table": lambda s, table: 0 * table}),
     ("relative-bias-without-log2e", FORWARD + "relative_bias=6,4", {"table": lambda s, table: table / LOG2E}),
@@ -124,3 +151,8 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
 def test_a_planted_defect_is_named(name, text, defect):
     found = named(planted(**defect), text)
     assert name == found.name or (name in found.also and found.name), found
+
+
+@pytest.mark.parametrize(("name", "text", "defect"), OF_PAIRS, ids=[name for name, *_ in OF_PAIRS])
+def test_a_gradient_that_some_pairs_do_not_reach_is_what_its_semantics_expects(name, text, defect):
+    assert explained(name, look(planted(**defect), parse_case(text)))

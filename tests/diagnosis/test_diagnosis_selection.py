@@ -43,7 +43,7 @@ def test_a_wrong_reading_has_the_mask_of_its_sentence(name):
     found, problem = scene(TEXT)
     lists = problem.selection.tolist()
 
-    (alternative,) = alternatives(SELECTIONS, name, found)
+    alternative, *_of_keys = alternatives(SELECTIONS, name, found)
 
     table = alternative.inputs.visible.expand(2, 4, 3, 7)
     for b, h, i in torch.cartesian_prod(torch.arange(2), torch.arange(4), torch.arange(3)).tolist():
@@ -59,6 +59,20 @@ def test_a_block_that_counts_twice_has_the_logarithm_of_its_number():
     row = problem.selection[1, 1, 2].tolist()
     bias = alternative.inputs.biases[-1].expand(2, 4, 3, 7)[1, 3, 2]
     assert bias.tolist() == [math.log(max(row.count(j // 2), 1)) for j in range(7)]
+
+
+def test_entries_of_minus_one_count_the_last_block_once_each_in_the_gradients_of_keys():
+    found, problem = scene("fv1 seq_q=3 seq_k=7 dim_qk=8 dim_v=8 selected=5,1,2,170,4,1,1")
+
+    _, of_keys = alternatives(SELECTIONS, "selection-minus-one-as-last", found)
+
+    weights = of_keys.inputs.biases[-1].exp() * of_keys.inputs.visible
+    for i, row in enumerate(problem.selection[0, 0].tolist()):
+        distinct = {c for c in row if c >= 0}
+        more = len(row) - len(distinct)
+        expected = [(j // 2 in distinct) + (more if j // 2 == 3 else 0) for j in range(7)]
+        torch.testing.assert_close(weights[0, 0, i], torch.tensor(expected, dtype=torch.float64))
+    assert of_keys.outputs == ("dk", "dv")
 
 
 def test_the_last_block_of_a_list_is_that_of_either_order():
@@ -96,11 +110,14 @@ def test_other_parts_of_the_buffer_are_those_of_their_sentences():
     (last,) = alternatives(SHARED_KV, "shared-v-last-channels", found)
     (without,) = alternatives(SHARED_KV, "shared-k-without-rest", found)
     (scaled,) = alternatives(SHARED_KV, "scale-by-dim-v", found)
+    (first,) = alternatives(SHARED_KV, "shared-rest-first-in-q", found)
 
     assert torch.equal(last.inputs.v.double(), k[..., 8:])
     assert torch.equal(without.inputs.k[..., :16].double(), k[..., :16])
     assert not without.inputs.k[..., 16:].any()
     assert scaled.inputs.scale == 0.25
+    q = problem.q.double()
+    assert torch.equal(first.inputs.q.double(), torch.cat([q[..., 8:], q[..., :8]], -1))
 
 
 def test_a_case_without_them_has_none():

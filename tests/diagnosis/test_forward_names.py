@@ -8,7 +8,7 @@ from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.related_cases import grown
-from tests.diagnosis import draw_defects, local_defects, mask_defects, option_defects, wiring_defects
+from tests.diagnosis import draw_defects, local_defects, mask_defects, option_defects, tile_defects, wiring_defects
 from tests.diagnosis.planted import planted
 from tests.diagnosis.test_diagnosis import named
 from tests.fast_tier import fast_one_in
@@ -20,6 +20,7 @@ DEFECTS = [
     *option_defects.DEFECTS,
     *local_defects.DEFECTS,
     *draw_defects.RESHAPED,
+    *tile_defects.DEFECTS,
 ]
 SHARED = {
     "diagonal-shift-twice": {

@@ -15,6 +15,7 @@ from flashverify.diagnosis.precision.exponential import exponential_words
 from flashverify.diagnosis.precision.fitting import told
 from flashverify.diagnosis.precision.forms import declaring
 from flashverify.numerics import Form
+from tests.diagnosis.mask_defects import given
 from tests.diagnosis.planted import Plain
 from tests.diagnosis.stepwise import stepwise
 from tests.diagnosis.test_diagnosis import CASE, FORWARD, planted
@@ -221,3 +222,16 @@ def test_a_factor_of_a_step_of_the_backward_is_said():
 
     found = words(planted(backward=scaled), CASE)
     assert "dQ look like logits times 1.00003 " in found.sentence
+
+
+@pytest.mark.parametrize(("which", "said"), [(("q", "k"), "Q and K"), (("k",), "K")])
+def test_channels_of_k_that_v_has_not_are_told_from_all_of_them(which, said):
+    def rotary(name):
+        return lambda p: torch.cat([(x := getattr(p, name))[..., :8], bf16(x[..., 8:].double()).to(x.dtype)], -1)
+
+    subject = planted(**given(**{name: rotary(name) for name in which}))
+
+    found = words(subject, FP32.replace("dim_qk=8", "dim_qk=24"))
+
+    assert found is not None
+    assert f"the channels of {said} beyond those of V, rounded to bf16, in the logits" in found.sentence

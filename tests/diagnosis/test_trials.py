@@ -140,9 +140,8 @@ def test_rows_without_keys_are_told_from_padded_rows_and_from_weights_that_vanis
     """All three look alike on a case whose only rows lie behind the declared length of the queries."""
     subject = planted(supports=replace(Plain.supports, max_seq_q=4))
     case = parse_case("fv1 seq_q=1 seq_k=1 dim_qk=8 dim_v=8 dtype=fp32 qlen=0 backward=no")
-    first, second = list(telling(subject, case))[:2]
+    cases = list(telling(subject, case))
 
-    assert first.values.regime == "negative"
-    assert not first.mask.given(), "every key is seen"
-    assert [part.name for part, _ in second.mask.given()] == ["key_lengths"]
-    assert second.mask.key_lengths == (0,)
+    assert any(each.values.regime == "negative" and not each.mask.given() for each in cases), "every key is seen"
+    empty = next(each for each in cases if each.mask.key_lengths == (0,))
+    assert [part.name for part, _ in empty.mask.given()] == ["key_lengths"]

@@ -238,19 +238,29 @@ class Unasked:
     """Where accesses outside a tensor would be told apart."""
 
 
-def test_other_orders_and_turns_see_each_launch(session):
+def test_no_order_of_programs_and_no_turns_have_a_known_launch_run(session):
     known, x, out = Launches(), inputs(), torch.zeros(2 * N)
     launch(session, doubled, x, out, known=known)
 
     session.order = lambda programs: np.arange(programs)[::-1]
-    assert launch(session, doubled, x, out, known=known)[0]
+    assert not launch(session, doubled, x, out, known=known)[0]
     session.order = None
     with session.interleaved(1):
-        assert launch(session, doubled, x, out, known=known)[0]
+        assert not launch(session, doubled, x, out, known=known)[0]
     session.lockstep, before = False, session.lockstep
     launch(session, doubled, x, plain := torch.zeros(2 * N), known=known)
     session.lockstep = before
     assert torch.equal(plain, out)
+
+
+@pytest.mark.parametrize("kernel", [clashing, summed])
+def test_programs_that_store_to_one_place_run_in_each_order(session, kernel):
+    known, x, out = Launches(), inputs(), torch.zeros(2 * N)
+    assert launch(session, kernel, x, out, known=known, grid=2)[0]
+
+    session.order = lambda programs: np.arange(programs)[::-1]
+    assert launch(session, kernel, x, out, known=known, grid=2)[0]
+    session.order = None
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

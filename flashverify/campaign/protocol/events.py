@@ -42,11 +42,21 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a case took of a GPU's worker beside its own work: kernels that were compiled, and seconds of the compiler and of the oracle."""
+    """What a case took of a GPU's worker beside its own work.
+
+    Attributes:
+        compiled: kernels that were compiled, and functions that torch compiled.
+        compiling: seconds of the compilers.
+        oracle: seconds of the oracle.
+        traced: the functions among what was compiled.
+        opened: kinds of cases that are drawn from since then, of a subject that torch traces.
+    """
 
     compiled: int = 0
     compiling: float = 0.0
     oracle: float = 0.0
+    traced: int = 0
+    opened: int = 0
 
 
 class CaseJudged(msgspec.Struct, frozen=True, tag=True):
@@ -64,10 +74,15 @@ class CaseJudged(msgspec.Struct, frozen=True, tag=True):
 
 
 class PutOff(msgspec.Struct, frozen=True, tag=True):
-    """A drawn case was not judged, because one of its kernels is not compiled."""
+    """A drawn case was not judged, because one of its kernels is not compiled.
+
+    Attributes:
+        left: whether nobody shall judge it later: torch traces the subject, and every worker compiles for itself.
+    """
 
     subject: str
     case: str
+    left: bool = False
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):
@@ -79,6 +94,7 @@ class Prepared(msgspec.Struct, frozen=True, tag=True):
         compiled: kernels that were not in the cache.
         usual: kinds that a search should have before others; 0 where no kind was asked for.
         total: kinds that there are.
+        traced: whether torch traces the subject, so that nothing is compiled ahead of the workers.
     """
 
     subject: str
@@ -88,6 +104,7 @@ class Prepared(msgspec.Struct, frozen=True, tag=True):
     compiled: int = 0
     usual: int = 0
     total: int = 0
+    traced: bool = False
 
 
 class CasesListed(msgspec.Struct, frozen=True, tag=True):

@@ -78,6 +78,7 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
         profile: how large drawn cases are, one of `PROFILES`; empty is that of the device.
         kinds: those whose kernels are compiled, of which alone is drawn; a case that needs another kernel is put off. None is every kind.
         fixed: whether `answered` are its first cases in their order. Otherwise what it draws depends on what is compiled, and they are left out.
+        traced: whether the worker draws from kinds that it has compiled itself, because torch traces the subject.
     """
 
     subject: str
@@ -91,6 +92,7 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
     profile: str = ""
     kinds: tuple[int, ...] | None = None
     fixed: bool = True
+    traced: bool = False
 
     @property
     def origin(self) -> str:
@@ -99,12 +101,17 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, tag=True):
-    """Judge these cases by `plan`, the text of a `PlanName`; their results are marked with `origin`, the list that they are of."""
+    """Judge these cases by `plan`, the text of a `PlanName`; their results are marked with `origin`, the list that they are of.
+
+    Attributes:
+        sparing: whether checks that torch would compile more for are left out where the worker has compiled enough.
+    """
 
     subject: str
     cases: tuple[str, ...]
     plan: str = "run"
     origin: str = ""
+    sparing: bool = False
 
 
 class CaseList(msgspec.Struct, frozen=True, tag=True):

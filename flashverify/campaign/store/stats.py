@@ -29,17 +29,18 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         compilers: processes that compile ahead.
         cases: judged.
         unasked: those among them that were judged without a check that asks for a kernel which was not compiled.
-        compiled: kernels that were compiled.
+        compiled: kernels that were compiled, and functions that torch compiled, with their kernels one each.
         compiled_by_workers: those among them for which a worker waited.
+        traced: the functions among them, and backwards that torch compiled apart.
         per_thousand_cases: compiled kernels per thousand cases.
         later_per_thousand_cases: the same from `LATER` seconds on; None before that.
         shares: of the workers' time: `compiling`, `oracle`, `judging` (the subject and the checks), `explaining` (findings) and `idle`
             (starting, drawing, putting off and waiting).
-        kinds: kinds of cases that are compiled.
+        kinds: kinds of cases that are compiled; of a subject that torch traces, added up over the workers.
         put_off: drawn cases that had to wait for a kernel.
         dropped: those among them that were never judged, because others cover more.
         waiting: cases of the corpus and drawn ones that still wait.
-        cache: Triton's folder of compiled kernels.
+        cache: the folder of compiled kernels.
         cache_bytes: its size at the end; 0 while the campaign runs.
         mps: whether the workers shared each GPU by NVIDIA's Multi-Process Service at the end.
         timeline: (seconds, cases, compiled) at intervals of ten seconds, or longer equal ones.
@@ -52,6 +53,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     unasked: int = 0
     compiled: int = 0
     compiled_by_workers: int = 0
+    traced: int = 0
     per_thousand_cases: float = 0.0
     later_per_thousand_cases: float | None = None
     shares: dict[str, float] = {}
@@ -83,12 +85,20 @@ def read_stats(folder: Path) -> Stats | None:
         return None
 
 
+def _compiled(stats: Stats) -> str:
+    """What was compiled, in words."""
+    kernels, functions = plural(stats.compiled - stats.traced, "kernel"), plural(stats.traced, "function")
+    if not stats.traced:
+        return kernels
+    return functions if stats.traced == stats.compiled else f"{kernels} and {functions}"
+
+
 def stats_sentence(stats: Stats) -> str:
     """The counts in words, for a report."""
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in stats.shares.items())
     later = stats.later_per_thousand_cases
     text = (
-        f"{plural(stats.compiled, 'kernel')} compiled, {stats.per_thousand_cases:.0f} per thousand cases"
+        f"{_compiled(stats)} compiled, {stats.per_thousand_cases:.0f} per thousand cases"
         + (f" ({later:.0f} after the first {LATER / 60:.0f} minutes)" if later is not None else "")
         + f", {plural(stats.compiled_by_workers, 'time')} while a worker waited. Time of the workers: {shares}."
     )

@@ -87,7 +87,9 @@ class Compilers:
 
     def waits(self, event: PutOff) -> None:
         """A worker put a case off."""
-        if self.readiness is not None:
+        if self.readiness is not None and event.left:
+            self.readiness.leave()
+        elif self.readiness is not None:
             self.readiness.wait(event.subject, event.case)
 
     def judged(self, event: CaseJudged) -> None:

@@ -114,7 +114,7 @@ class Gpu:
         if readiness is not None:
             found = msgspec.structs.replace(
                 found,
-                kinds=readiness.ready,
+                kinds=readiness.ready + self._shares.opened,
                 put_off=readiness.put_off,
                 dropped=readiness.dropped,
                 waiting=readiness.waiting,

@@ -16,6 +16,7 @@ from flashverify.campaign.protocol import Chunk, Prepare
 from flashverify.campaign.supervisor.batches import batch_seed
 from flashverify.campaign.supervisor.compiled_cases import CompiledCases
 from flashverify.campaign.supervisor.compiled_subject import CompiledSubject
+from flashverify.campaign.supervisor.handed import Handed
 from flashverify.campaign.supervisor.pace import Pace
 from flashverify.campaign.supervisor.waiting import Waiting
 
@@ -44,6 +45,7 @@ class Readiness:
 
     Attributes:
         off: specs of subjects that launch no Triton kernel, or of which none can be compiled ahead; they are drawn freely.
+        traced: specs of those among them that torch traces; workers draw what they have compiled themselves.
         dropped: drawn cases that had to go.
     """
 
@@ -61,10 +63,11 @@ class Readiness:
             subject.ready = list((known or {}).get(spec, ()))
             subject.supposed = set(subject.ready)
         self._order = deque(subjects)
-        self._lists: deque[Chunk] = deque()
+        self._lists = Handed()
         self._chunks: deque[Chunk] = deque()
         self._pace = Pace()
         self.off: set[str] = set()
+        self.traced: set[str] = set()
         self.put_off = self.dropped = 0
 
     @property
@@ -80,7 +83,7 @@ class Readiness:
     @property
     def waiting(self) -> int:
         """Cases of the corpus and drawn ones that wait for a compiler, of all subjects."""
-        return sum(len(each.listed) + len(each.waiting) for each in self._subjects.values())
+        return len(self._lists.spaced) + sum(len(each.listed) + len(each.waiting) for each in self._subjects.values())
 
     @property
     def lists_wait(self) -> bool:
@@ -93,8 +96,9 @@ class Readiness:
 
     def chunk(self, room: int | None) -> Chunk | None:
         """Cases that were compiled; of those that are not of the corpus at most `room`. None where there are none."""
-        if self._lists:
-            return self._lists.popleft()
+        answered = sum(each.answered for each in self._subjects.values())
+        if (listed := self._lists.next(answered, last=room == 0)) is not None:
+            return listed
         if not self._chunks or room == 0:
             return None
         chunk = self._chunks.popleft()
@@ -106,7 +110,7 @@ class Readiness:
     def listed(self, chunk: Chunk) -> None:
         """Cases that are judged first; none of them is dropped."""
         if chunk.subject in self.off:
-            self._lists.append(chunk)
+            self._lists.add(chunk, spaced=chunk.subject in self.traced)
             return
         subject = self._subjects[chunk.subject]
         subject.listed.extend(chunk.cases)
@@ -122,6 +126,11 @@ class Readiness:
             self._judge(spec, (text,))
             return
         self._queue(spec, text)
+
+    def leave(self) -> None:
+        """A drawn case asks for something that is not compiled, and nobody judges it later."""
+        self.put_off += 1
+        self.dropped += 1
 
     def judged(self, spec: str) -> None:
         """A case of a subject was judged."""
@@ -191,6 +200,8 @@ class Readiness:
         subject.supposed.discard(answer.kind)
         if answer.cases and answer.kind not in subject.ready:
             subject.ready.append(answer.kind)
+        if answer.traced:
+            self.traced.add(spec)
         if not answer.usual or (answer.cases and not answer.launches):
             self.give_up(spec)
 
@@ -229,9 +240,11 @@ class Readiness:
         cases = tuple(text for text in cases if text not in known)
         for origin in dict.fromkeys(origins.get(text, own) for text in cases):
             found = [text for text in cases if origins.get(text, own) == origin]
-            chunks = self._chunks if origin == own else self._lists
-            chunks.extend(
-                Chunk(spec, tuple(found[i : i + _LISTED]), "fuzz", origin) for i in range(0, len(found), _LISTED)
-            )
+            for i in range(0, len(found), _LISTED):
+                chunk = Chunk(spec, tuple(found[i : i + _LISTED]), "fuzz", origin)
+                if origin == own:
+                    self._chunks.append(chunk)
+                else:
+                    self._lists.add(chunk, spaced=spec in self.traced)
         for text in cases:
             origins.pop(text, None)

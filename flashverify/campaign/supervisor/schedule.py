@@ -158,9 +158,15 @@ class Schedule:
         """What a batch of a subject is drawn from: kinds that are compiled, which may be none yet; None is everything."""
         return None if self._readiness is None else self._readiness.kinds(spec)
 
+    def _traced(self, spec: str) -> bool:
+        """Whether workers draw what they have compiled themselves."""
+        return self._readiness is not None and spec in self._readiness.traced
+
     def _size(self, spec: str) -> int:
         """Cases of a batch of a subject."""
         kinds = self._kinds(spec)
+        if self._traced(spec):
+            return min(self._config.batch, _READY_BATCH)
         return self._config.batch if kinds is None else min(self._config.batch, _READY_BATCH) if kinds else 0
 
     def _batch(self, quarantine: Callable[[str], tuple[str, ...]]) -> Batch | None:
@@ -181,6 +187,7 @@ class Schedule:
             self._config.profile,
             self._kinds(spec),
             self._readiness is None,
+            self._traced(spec),
         )
 
     @property

@@ -23,11 +23,15 @@ class TimeShares:
     Args:
         workers: processes that judge.
         compilers: processes that compile ahead.
+
+    Attributes:
+        opened: kinds that workers opened, of subjects that torch traces.
     """
 
     def __init__(self, workers: int, compilers: int) -> None:
         self._workers, self._compilers = workers, compilers
-        self._cases = self._compiled = self._unasked = 0
+        self._cases = self._compiled = self._unasked = self._traced = 0
+        self.opened = 0
         self._busy = self._compiling = self._oracle = 0.0
         self._later: tuple[int, int] | None = None
         self._timeline: list[tuple[float, int, int]] = []
@@ -38,6 +42,8 @@ class TimeShares:
         self._cases += 1
         self._unasked += bool(event.result.unasked)
         self._compiled += event.spent.compiled
+        self._traced += event.spent.traced
+        self.opened += event.spent.opened
         self._compiling += event.spent.compiling
         self._oracle += event.spent.oracle
         self._busy += event.result.seconds
@@ -82,6 +88,7 @@ class TimeShares:
             unasked=self._unasked,
             compiled=compiled,
             compiled_by_workers=self._compiled,
+            traced=self._traced,
             per_thousand_cases=_per_thousand(compiled, self._cases),
             later_per_thousand_cases=later,
             shares=shares | {"idle": round(max(0.0, 1 - sum(shares.values())), 4)},

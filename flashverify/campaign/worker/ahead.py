@@ -32,8 +32,14 @@ def judge_compiled(session: Session, spec: str, case: Case) -> CaseResult | None
 
 
 def prepare(session: Session, task: Prepare) -> None:
-    """Make every launch of the cases, which compiles their kernels. A case that the subject fails over counts as prepared: a worker judges it."""
+    """Make every launch of the cases, which compiles their kernels. A case that the subject fails over counts as prepared: a worker judges it.
+
+    For a subject that torch traces nothing is done: what another process traced is of no use to a worker.
+    """
     toolkit, subject = ahead_of(session.toolkit), session.subject(task.subject)
+    if toolkit.traced(subject):
+        session.emit(Prepared(task.subject, task.cases, task.kind, traced=True))
+        return
     usual = total = 0
     drawn = tuple(map(parse_case, task.cases))
     if task.kind >= 0:

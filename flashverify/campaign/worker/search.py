@@ -54,7 +54,7 @@ def search(session: Session, task: Batch) -> None:
         UsageError: nothing can be drawn, because the subject refuses every draw; the message says for which reasons.
     """
     subject, climber = session.subject(task.subject), Climber(task.seed)
-    strategy, judge = _means(session, subject, task)
+    drawn_cases, judge = _means(session, subject, task)
     known = {each.case: each for each in task.answered}
     seen = set(task.quarantine) - known.keys()
     left = task.examples if task.most is None else task.most
@@ -83,11 +83,11 @@ def search(session: Session, task: Batch) -> None:
 
     climbs = task.examples // _CLIMBING
     drawn, draws = 0, task.examples - climbs + (not task.simplest)
-    for case in fresh(strategy, draws, task.seed):
+    for case in drawn_cases(draws):
         drawn += 1
-        if (drawn > 1 or task.simplest) and not visit(case):
+        if (drawn > 1 or task.simplest or task.traced) and not visit(case):
             return
-    if not drawn and task.kinds is None:
+    if not drawn and task.kinds is None and not task.traced:
         raise UsageError(session.toolkit.undrawable(subject, session.device, task.profile))
     for _ in range(_TRIES * climbs):
         neighbour = climber.propose()
@@ -99,15 +99,20 @@ def search(session: Session, task: Batch) -> None:
 
 def _means(
     session: Session, subject: Any, task: Batch
-) -> tuple[SearchStrategy[Case], Callable[[Case], CaseResult | None]]:
-    """What is drawn from, and how a case is judged; where only some kinds are compiled, that gives None for a case that is put off."""
+) -> tuple[Callable[[int], Iterator[Case]], Callable[[Case], CaseResult | None]]:
+    """Draws so many cases, and judges one; where only some kinds are compiled, that gives None for a case that is put off."""
+    if task.traced:
+        from flashverify.campaign.worker.traced import traced_kinds
+
+        kinds = traced_kinds(session, task.subject)
+        return lambda count: kinds.cases(task, count), kinds.drawn
     if task.kinds is None:
         strategy = session.toolkit.strategy(subject, session.device, task.profile)
-        return strategy, lambda case: session.judge(task.subject, case, "fuzz")
+        return lambda count: fresh(strategy, count, task.seed), lambda case: session.judge(task.subject, case, "fuzz")
     from flashverify.campaign.worker.ahead import judge_compiled
 
-    strategy = ahead_of(session.toolkit).of_kinds(subject, task.kinds)
-    return strategy, lambda case: judge_compiled(session, task.subject, case)
+    compiled = ahead_of(session.toolkit).of_kinds(subject, task.kinds)
+    return lambda count: fresh(compiled, count, task.seed), lambda case: judge_compiled(session, task.subject, case)
 
 
 def draw(strategy: SearchStrategy[Case], examples: int, seed_value: int) -> tuple[Case, ...]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flashverify.campaign.toolkit import Toolkit
+    from flashverify.campaign.worker.traced import TracedKinds
     from flashverify.case.case import Case
 
 __all__ = ["Session", "place_of"]
@@ -63,6 +64,8 @@ class Session:
     Attributes:
         told: by finding whether its diagnosis accounts for a verdict of a case, as far as it was asked.
         launched: launches that a worker that compiles ahead has rehearsed so far.
+        traced: the kinds of each subject that torch traces.
+        opened: how many of them were opened since the last result was handed up.
     """
 
     def __init__(self, config: WorkerConfig, tasks: BinaryIO, toolkit: Toolkit) -> None:
@@ -84,6 +87,8 @@ class Session:
         self.told: dict[Key, dict[tuple[str, str, str], bool | None]] = {}
         self.launched: Callable[[], int] = lambda: 0
         self._before = Spent()
+        self.traced: dict[str, TracedKinds] = {}
+        self.opened = 0
 
     def emit(self, event: msgspec.Struct) -> None:
         """One event to the supervisor."""
@@ -155,7 +160,9 @@ class Session:
         if spec not in self._described:
             self._described.add(spec)
             form = self._form(spec)
-        self.emit(CaseJudged(spec, result, form, since(self._before, self._spent())))
+        spent = msgspec.structs.replace(since(self._before, self._spent()), opened=self.opened)
+        self.opened = 0
+        self.emit(CaseJudged(spec, result, form, spent))
         line = self._tasks.readline()
         return not line or msgspec.json.decode(line, type=Reply).stop
 
@@ -174,8 +181,10 @@ class Session:
 
             search(self, task)
         elif isinstance(task, Chunk):
+            from flashverify.campaign.worker.traced import judge_listed
+
             for text in task.cases:
-                if self.report(task.subject, self.judge(task.subject, parse_case(text), task.plan)):
+                if self.report(task.subject, judge_listed(self, task, parse_case(text))):
                     break
         elif isinstance(task, CaseList):
             from flashverify.campaign.worker.listing import listed

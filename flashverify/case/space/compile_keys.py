@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.space.launches import launch_of_key
 from flashverify.case.space.optional_parts import alignments, all_extras, all_parts, block_sizes, combine, extra_masks
+from flashverify.case.space.traced import Traced, traced_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flashverify.case.space.heads import Heads
     from flashverify.case.supports import Supports
 
 __all__ = ["CompileKey", "list_compile_keys", "page_choices", "usual_kinds"]
@@ -32,6 +36,7 @@ class CompileKey:
         features: modifications of the logits, and `dropout`.
         block: rows and keys of a block, where the mask has blocks.
         page_size: of a paged k and v.
+        traced: what a function that torch traces is compiled anew for besides; None of any other subject.
     """
 
     dims: tuple[int, int]
@@ -43,10 +48,15 @@ class CompileKey:
     features: frozenset[str] = frozenset()
     block: tuple[int, int] = (16, 16)
     page_size: int | None = None
+    traced: Traced | None = None
 
 
 def list_compile_keys(
-    supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]], count: int
+    supports: Supports,
+    dims: list[tuple[int, int]],
+    formats: list[tuple[str, str]],
+    count: int,
+    heads: Sequence[Heads] = (),
 ) -> tuple[CompileKey, ...]:
     """At most `count` different keys, spread over all combinations of dims, format, mask parts and extras.
 
@@ -58,6 +68,7 @@ def list_compile_keys(
         dims: (dim_qk, dim_v) to choose from.
         formats: (dtype, precision) to choose from.
         count: how many.
+        heads: (batch, heads_q, heads_kv) to choose from, of a subject that torch traces.
     """
     pairs, bases, extras = list(dict.fromkeys(dims)), all_parts(supports), all_extras(supports)
     total = len(pairs) * len(formats) * len(bases) * len(extras)
@@ -92,6 +103,7 @@ def list_compile_keys(
             features=features,
             block=block,
             page_size=page,
+            traced=traced_of(supports, heads, i, parts, aligned=aligned),
         )
         keys.setdefault(key)
     return tuple(keys)

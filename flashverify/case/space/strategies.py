@@ -38,6 +38,7 @@ from flashverify.case.space.seen_masks import draw_seen_mask
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.stretched import long_keys, many_blocks
 from flashverify.case.space.tile_sizes import tile_of
+from flashverify.case.space.traced import with_alignment, with_grad, with_storage
 from flashverify.case.space.value_draws import draw_values
 from flashverify.case.tensors import TENSORS
 
@@ -77,13 +78,15 @@ def cases(supports: Supports, *, profile: Profile = CPU, kinds: Sequence[Compile
     dims, formats = dim_choices(supports, profile), _formats(supports, profile)
     if profile.kinds is not None and supports.compiles:
         count = usual_kinds(supports, profile.kinds)
-        return _cases(supports, profile, sampled_from(list_compile_keys(supports, dims, formats, count)))
+        heads = all_head_choices(supports, profile)
+        return _cases(supports, profile, sampled_from(list_compile_keys(supports, dims, formats, count, heads)))
     return _cases(supports, profile, _free_kinds(supports, dims, formats))
 
 
 def all_kinds(supports: Supports, profile: Profile) -> tuple[CompileKey, ...]:
     """The kinds that a compiled subject may be drawn from, those of the profile first; each stretch of them is spread over all axes."""
-    return list_compile_keys(supports, dim_choices(supports, profile), _formats(supports, profile), _ALL_KINDS)
+    dims, heads = dim_choices(supports, profile), all_head_choices(supports, profile)
+    return list_compile_keys(supports, dims, _formats(supports, profile), _ALL_KINDS, heads)
 
 
 def _formats(supports: Supports, profile: Profile) -> list[tuple[str, str]]:
@@ -141,8 +144,10 @@ def _free_kinds(
 def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[CompileKey]) -> Case:
     batch, heads_q, heads_kv = draw(sampled_from(all_head_choices(supports, profile)))
     empty = draw(sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(_EMPTY)) else ""
-    batch = 0 if empty == "batch" else batch
     kind = draw(kinds)
+    if kind.traced is not None:
+        batch, heads_q, heads_kv = kind.traced.heads
+    batch = 0 if empty == "batch" else batch
     (dim_qk, dim_v), parts = kind.dims, kind.parts
     sequences = batch
     if "packed" in parts:
@@ -184,6 +189,8 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         page_size=kind.page_size,
         kept_pages=kind.page_size is not None and not supports.freed_pages,
     )
+    if kind.traced is not None:
+        mask, storage = with_alignment(mask, kind.traced), with_storage(storage, kind.traced)
     case = Case(
         batch=batch,
         heads_q=heads_q,
@@ -205,10 +212,12 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
     )
     if case.dropout and draw(one_in(3)):
         case = dataclasses.replace(case, dropout=draw_threshold(Choices(draw), case))
-    if supports.strided and _has_vectors(case) and draw(one_in(3)):
+    if supports.strided and kind.traced is None and _has_vectors(case) and draw(one_in(3)):
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, strided=True))
-    if supports.transposed and case.storage.page_size is None and draw(one_in(5)):
+    if supports.transposed and kind.traced is None and case.storage.page_size is None and draw(one_in(5)):
         case = dataclasses.replace(case, storage=dataclasses.replace(case.storage, transposed=True))
+    if kind.traced is not None:
+        case = with_grad(case, kind.traced)
     if sharable(supports, case) and ("separate" not in supports.kv or draw(one_in(3))):
         case = share(case)
     if supports.quantised:

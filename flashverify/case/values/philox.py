@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +34,26 @@ NORMAL_MAX = 3.5
 """Largest magnitude that `normal` can give, rounded up."""
 
 
+class _Generator(threading.local):
+    """A generator for each thread, which begins anew at every stream: to make one takes many times as long."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.Philox(key=0)
+        self._beginning: Any = self._generator.state
+
+    def words(self, seed: int, stream: int, counter: int, count: int) -> NDArray[np.uint64]:
+        """`count` words of the key (seed, stream), from a counter on."""
+        place = self._beginning["state"]
+        place["key"][:] = seed, stream
+        place["counter"][0] = counter
+        self._generator.state = self._beginning
+        raw: NDArray[np.uint64] = self._generator.random_raw(count)
+        return raw
+
+
+_OWN = _Generator()
+
+
 def words(seed: int, name: str, count: int, *, first: int = 0) -> NDArray[np.uint64]:
     """`count` raw 64-bit words of the stream `name` under `seed`.
 
@@ -42,10 +63,11 @@ def words(seed: int, name: str, count: int, *, first: int = 0) -> NDArray[np.uin
         count: how many words.
         first: the place of the first of them in the stream.
     """
+    if not count:
+        return np.empty(0, np.uint64)
     stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
     counter, rest = divmod(first, 4)  # which makes four words
-    raw: NDArray[np.uint64] = np.random.Philox(counter=counter, key=(stream << 64) | seed).random_raw(count + rest)
-    return raw[rest:]
+    return _OWN.words(seed, stream, counter, count + rest)[rest:]
 
 
 def normal(seed: int, name: str, shape: Shape, *, first: int = 0) -> Reals:

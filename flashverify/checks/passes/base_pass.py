@@ -41,7 +41,7 @@ class BasePass:
         calls: for the check `reuse`, which call must still equal the first one.
         launches: for the check `config`, how many other launches are run, at most.
         reported: for the check `sanitizer`, see `Plan.reported`.
-        known: its interpreted launches, for checks of `CheckSpec.loads_alike`; None where none of them is asked.
+        known: its interpreted launches, for questions of `Question.loads_alike`; None where none of them is asked.
     """
 
     subject: Subject

@@ -37,7 +37,7 @@ class Execution:
     Attributes:
         problem: its inputs.
         outputs: by name, in the order of `OUTPUTS`; absent ones are left out.
-        unwritten: per guarded output, the elements that nobody wrote.
+        unwritten: per guarded output, the elements that nobody wrote; empty where the memory was not looked at, as `damage`.
         damage: guard bands of outputs that were overwritten, and changes of tensors that helpers made for the subject.
         missing: outputs that the case calls for and the contract promises, but that the subject did not return.
         watch: what the sanitizer saw; None where nothing was interpreted under it.
@@ -62,6 +62,7 @@ def execute(
     wraps: Wraps | None = None,
     kept: Launches | None = None,
     known: Launches | None = None,
+    memory: bool = True,
 ) -> Execution:
     """Runs the forward and, where the case has one and O has the right shape, the backward.
 
@@ -75,6 +76,7 @@ def execute(
         wraps: where interpreted accesses outside a tensor are told apart; None where nobody asks.
         kept: takes in the interpreted launches of this pass; None where no other pass asks for them.
         known: those of an earlier pass, which need not run where they would load the same; None where every launch must run.
+        memory: whether the memory that the subject allocated is looked at afterwards.
 
     Raises:
         Exception: whatever the subject raises.
@@ -101,10 +103,12 @@ def execute(
         with subject_code():
             torch.cuda.synchronize(problem.q.device)
     outputs = {name: tensor.detach() for name in OUTPUTS if (tensor := found.get(name)) is not None}
-    unwritten = {name: mask for name, tensor in outputs.items() if (mask := guard.unwritten(tensor)) is not None}
+    found_unwritten = ((name, guard.unwritten(tensor)) for name, tensor in outputs.items() if memory)
+    unwritten = {name: mask for name, mask in found_unwritten if mask is not None}
+    damage = (*handed.damage(), *guard.damage()) if memory else ()
     seen = watch if watch is not None and watch.launches else None
     missing = tuple(name for name in OUTPUTS if name in wanted and name not in outputs)
-    return Execution(problem, outputs, unwritten, (*handed.damage(), *guard.damage()), seen, missing)
+    return Execution(problem, outputs, unwritten, damage, seen, missing)
 
 
 def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:

@@ -109,7 +109,7 @@ class Ground:
             told: whether its tensors and its case say what the right outputs are.
         """
         self.asked.append(problem.case)
-        found = execute(self.subject, problem)
+        found = execute(self.subject, problem, memory=False)
         self.passes.extend([found] if told else [])
         return found
 

@@ -63,7 +63,7 @@ def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: b
         said.append(other.what)
         with held(base.problem, other.problem) as asked:
             try:
-                execution = execute(subject, asked)
+                execution = execute(subject, asked, memory=False)
             except Exception:
                 # Kernels raise exceptions of any type. One is state only where the other problem does not raise alone too, in memory of its own.
                 if other.told or not _raises(subject, other.case):
@@ -77,7 +77,7 @@ def between(first: BasePass, name: str, others: Iterable[Other], *, elsewhere: b
         if verdicts:
             break
     what = f"a call after one with equal shapes and {' and one with '.join(said)}"
-    for each in again or [execute(subject, base.problem, pattern=1, known=first.known)]:
+    for each in again or [execute(subject, base.problem, pattern=1, known=first.known, memory=False)]:
         verdicts = list(same(subject, base, each, name, what))
         yield from verdicts
         if verdicts:
@@ -110,9 +110,9 @@ def _elsewhere(first: BasePass) -> Iterator[Execution]:
     """The case in memory of its own: in new tensors, and in the same tensor objects."""
     subject, problem = first.subject, first.execution.problem
     fresh, _arena = materialize(problem.case, subject.device())
-    yield dataclasses.replace(execute(subject, fresh, pattern=1, known=first.known), problem=problem)
+    yield dataclasses.replace(execute(subject, fresh, pattern=1, known=first.known, memory=False), problem=problem)
     with moved(problem, fresh) as asked:
-        execution = execute(subject, asked, pattern=1, known=first.known)
+        execution = execute(subject, asked, pattern=1, known=first.known, memory=False)
     yield dataclasses.replace(execution, problem=problem)
 
 

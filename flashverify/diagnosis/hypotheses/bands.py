@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.diagnosis.hypotheses.prefixes import PREFIXES
+from flashverify.diagnosis.hypotheses.where_masked import asked_in_some_tiles
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import visited_tiles, with_parts
 
@@ -61,12 +62,15 @@ def _window(side: str, by: int | None) -> Callable[[Scene], Iterator[Alternative
 
 
 def _without(*names: str) -> Callable[[Scene], Iterator[Alternative]]:
+    """Without those of the parts `names` that are there; nothing where none is."""
+
     def build(scene: Scene) -> Iterator[Alternative]:
         mask = scene.case.mask
         window = mask.window or (None, None)
         there = {"causal": mask.causal, "left": window[0], "right": window[1]}
-        if all(there[name] is not None for name in names):
-            yield Alternative(inputs=with_parts(scene, **dict.fromkeys(names)))
+        dropped = [name for name in names if there[name] is not None]
+        if dropped:
+            yield Alternative(inputs=with_parts(scene, **dict.fromkeys(dropped)))
 
     return build
 
@@ -137,7 +141,7 @@ BANDS = (
     Semantics(
         name="causal-one-key-less",
         sentence="the causal mask is shifted by one: no row sees its own key",
-        build=_one_key_less,
+        build=asked_in_some_tiles(_one_key_less),
     ),
     Semantics(name="causal-ignored", sentence="the causal mask is ignored", build=_without("causal")),
     Semantics(
@@ -158,20 +162,22 @@ BANDS = (
     Semantics(
         name="window-left-one-narrower",
         sentence="the window is one key narrower on its left side",
-        build=_window("left", -1),
+        build=asked_in_some_tiles(_window("left", -1)),
     ),
     Semantics(
-        name="window-left-one-wider", sentence="the window is one key wider on its left side", build=_window("left", 1)
+        name="window-left-one-wider",
+        sentence="the window is one key wider on its left side",
+        build=asked_in_some_tiles(_window("left", 1)),
     ),
     Semantics(
         name="window-right-one-narrower",
         sentence="the window is one key narrower on its right side",
-        build=_window("right", -1),
+        build=asked_in_some_tiles(_window("right", -1)),
     ),
     Semantics(
         name="window-right-one-wider",
         sentence="the window is one key wider on its right side",
-        build=_window("right", 1),
+        build=asked_in_some_tiles(_window("right", 1)),
     ),
     Semantics(
         name="window-left-ignored", sentence="the left side of the window is ignored", build=_window("left", None)
@@ -179,7 +185,11 @@ BANDS = (
     Semantics(
         name="window-right-ignored", sentence="the right side of the window is ignored", build=_window("right", None)
     ),
-    Semantics(name="window-ignored", sentence="both sides of the window are ignored", build=_without("left", "right")),
+    Semantics(
+        name="window-ignored",
+        sentence="the window is ignored, on whichever sides it has one",
+        build=_without("left", "right"),
+    ),
     Semantics(
         name="window-ignored-for-one-row",
         sentence="the window is ignored where there is a single row",

@@ -49,6 +49,11 @@ def _in_bias(scene: Scene) -> Iterator[tuple[str, Change]]:
         yield "", lambda steps: replace(steps, dbias_ds=steps.formula() * steps.slope)
 
 
+def _in_dv(scene: Scene) -> Iterator[tuple[str, Change]]:
+    if scene.inputs.softcap:
+        yield "", lambda s: replace(s, p_dv=s.p_dv * s.slope)
+
+
 def _before_store(scene: Scene) -> Iterator[tuple[str, Change]]:
     for detail, _ in _in_bias(scene):
         yield detail, lambda s: replace(s, slope=s.slope**2, dbias_ds=s.formula() * s.slope)
@@ -65,6 +70,12 @@ CAP_GRADIENT = (
         sentence="the derivative of the softcap is applied twice",
         build=by_steps(_slopes(("", lambda s, cap: (1 - _ratio(s, cap) ** 2) ** 2))),
         outputs=("dq", "dk"),
+    ),
+    Semantics(
+        name="softcap-slope-in-dv",
+        sentence="the weights of dV are multiplied by the derivative of the softcap",
+        build=by_steps(_in_dv),
+        outputs=("dv",),
     ),
     Semantics(
         name="softcap-slope-of-capped",

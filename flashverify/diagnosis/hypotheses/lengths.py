@@ -153,30 +153,6 @@ def _neighbours(scene: Scene) -> Iterator[Alternative]:
     yield Alternative(inputs=with_parts(scene, sequence=inside.view(1, 1, 1, -1)))
 
 
-def _packed_keys(scene: Scene, first: Tensor, last: Tensor) -> Tensor:
-    """Rows see the keys from `first` to `last` of the buffer, `[sequences]` each, by the sequence of the row."""
-    row = scene.at.row_sequence.clamp(max=len(first) - 1)
-    inside = scene.at.row_sequence < len(first)
-    place = torch.arange(scene.case.seq_k).view(1, 1, 1, -1)
-    see = (place >= first[row][:, None, :, None]) & (place < last[row][:, None, :, None])
-    return see & inside[:, None, :, None]
-
-
-def _keys_of_packed(by: Callable[[Tensor], Tensor]) -> Callable[[Scene], Iterator[Alternative]]:
-    """Packed sequences without other parts of a mask, whose numbers of keys are others."""
-
-    def build(scene: Scene) -> Iterator[Alternative]:
-        mask = scene.case.mask
-        if mask.packed is None or mask.parts() != {"packed"}:
-            return
-        first = torch.tensor(mask.packed.cu_k[:-1])
-        lengths = torch.tensor([keys for _, keys in mask.packed.lengths()])
-        part = _packed_keys(scene, first, first + by(lengths))
-        yield Alternative(inputs=raw(scene, replace(scene.inputs, visible=part)))
-
-    return build
-
-
 def _from_query_table(scene: Scene) -> Iterator[Alternative]:
     """Keys, or keys and values, of a packed sequence are read from where its queries begin."""
     packed = scene.case.mask.packed
@@ -229,16 +205,6 @@ LENGTHS = (
         name="packed-limits-ignored",
         sentence="the limits of packed sequences are ignored: a row sees the keys of its neighbours",
         build=_neighbours,
-    ),
-    Semantics(
-        name="packed-one-key-more",
-        sentence="a packed sequence also sees the first key of the next one",
-        build=_keys_of_packed(lambda n: n + 1),
-    ),
-    Semantics(
-        name="packed-longest-for-all",
-        sentence="every packed sequence is taken to have as many keys as the longest",
-        build=_keys_of_packed(lambda n: n.max().expand_as(n)),
     ),
     Semantics(
         name="packed-keys-from-query-table",

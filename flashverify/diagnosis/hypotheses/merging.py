@@ -78,16 +78,18 @@ def _merge_base(scene: Scene) -> Iterator[Alternative]:
     for piece in pieces(scene):
         every, own = _piece_lse(scene, piece)
         bias = torch.where(torch.isfinite(own), (_LOG2E - 1.0) * own, 0.0)
-        # the largest LSE is subtracted before and added after, in its own base
-        top = every.amax(0).nan_to_num(0.0, 0.0, 0.0) * (1.0 - _LOG2E) / scene.unit
-
-        def finish(found: Expectations, top: Tensor = top) -> Expectations:
-            if "lse" not in found:
-                return found
-            return found | {"lse": replace(found["lse"], value=found["lse"].value + top)}
-
+        # the largest LSE is subtracted before and added after, in its own base; what is added to it may be brought to that base or not
+        top = every.amax(0).nan_to_num(0.0, 0.0, 0.0) / scene.unit
         inputs = replace(scene.inputs, biases=(*scene.inputs.biases, bias))
-        yield Alternative(inputs=inputs, finish=finish)
+        for unit in (1.0, 1.0 / _LOG2E):
+
+            def finish(found: Expectations, top: Tensor = top, unit: float = unit) -> Expectations:
+                if "lse" not in found:
+                    return found
+                more = found["lse"].value - _LOG2E * top
+                return found | {"lse": replace(found["lse"], value=top + unit * more)}
+
+            yield Alternative(inputs=inputs, finish=finish)
 
 
 def _merge_not_normalised(scene: Scene) -> Iterator[Alternative]:

@@ -55,6 +55,11 @@ def _each(lengths: tuple[int, ...], pairs: Pairs, change: Callable[[int, int, in
 
 
 PREFIXES = (
+    Semantics(
+        name="prefix-moves-the-diagonal",
+        sentence="the causal diagonal begins behind the prefix: every row sees as many keys after its own",
+        build=_prefix(lambda p, lengths: p.key <= p.position + p.key.new_tensor((*lengths, 0))[p.row_sequence]),
+    ),
     Semantics(name="prefix-ignored", sentence="the prefix is ignored", build=_prefix(lambda p, _: p.key < 0)),
     Semantics(
         name="prefix-one-key-more",

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     Made = Iterator[tuple[str, tuple[Tensor, Tensor]]]
 
-__all__ = ["QUANTISED"]
+__all__ = ["QUANTISED", "read_as"]
 
 _TOGETHER = (("k",), ("v",), ("q",), ("k", "v"), ("q", "k"), ("q", "k", "v"))
 """Operands that a kernel may read wrongly in the same way."""
 
 
-def _read(change: Callable[[Reading, Scene], Made]) -> Callable[[Scene], Iterator[Alternative]]:
+def read_as(change: Callable[[Reading, Scene], Made]) -> Callable[[Scene], Iterator[Alternative]]:
     """Each operand in codes alone, and several of them, read in the ways that `change` yields: what tells it apart, values and scales."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
@@ -83,6 +83,16 @@ def _neighbour(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
         if x.per > 1:
             place = "key or row"
             yield f"by the {place} {text}", x.value(scale=x.of_groups(((at + step) // x.per).clamp(min=0)))
+    if x.groups.shape[2] * x.per == len(at):  # the last key or row reads on
+        yield "by the key or row behind, on into the next head", x.value(scale=_read_on(x, (at + 1) // x.per))
+
+
+def _read_on(x: Reading, at: Tensor) -> Tensor:
+    """The scales of the groups `at`, `[S]`, where those behind the last one of a head are read of the next head in memory; 0 behind all."""
+    batch, heads, count = x.groups.shape
+    flat = torch.cat([x.groups.flatten(), torch.zeros(count, dtype=torch.float64)])
+    begin = torch.arange(batch * heads).view(batch, heads, 1) * count
+    return flat[begin + at].unsqueeze(-1)
 
 
 def _of_tile(x: Reading, scene: Scene) -> Made:
@@ -189,55 +199,51 @@ def _magnitude(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
     yield "", x.value(numbers=x.numbers.abs())
 
 
-def _nibbles(x: Reading, scene: Scene) -> Made:  # noqa: ARG001
-    if x.name != "int4":
-        return
-    low, high = (x.stored & 15).double(), (x.stored >> 4).double()
-    yield "the high half first", x.value(numbers=torch.stack([high, low], -1).flatten(-2))
-    yield "low halves first, then high ones", x.value(numbers=torch.cat([low, high], -1))
-    yield "the low half for both", x.value(numbers=torch.stack([low, low], -1).flatten(-2))
-    signed = torch.where(x.numbers > 7, x.numbers - 16, x.numbers)
-    yield "in two's complement", x.value(numbers=signed, zero=0.0)
-
-
 QUANTISED = (
     Semantics(
-        name="codes-scale-missing", sentence="the scale of the codes is missing", build=_read(_scaled(torch.ones_like))
+        name="codes-scale-missing",
+        sentence="the scale of the codes is missing",
+        build=read_as(_scaled(torch.ones_like)),
     ),
     Semantics(
-        name="codes-scale-twice", sentence="the scale of the codes is applied twice", build=_read(_scaled(torch.square))
+        name="codes-scale-twice",
+        sentence="the scale of the codes is applied twice",
+        build=read_as(_scaled(torch.square)),
     ),
     Semantics(
         name="codes-scale-inverted",
         sentence="the codes are divided by their scale",
-        build=_read(_scaled(lambda s: torch.where(s > 0, 1.0 / s, 0.0))),
+        build=read_as(_scaled(lambda s: torch.where(s > 0, 1.0 / s, 0.0))),
     ),
     Semantics(name="codes-scale-swapped", sentence="codes have the scale of another tensor", build=_swapped),
-    Semantics(name="codes-scale-of-neighbour", sentence="codes have the scale of a neighbour", build=_read(_neighbour)),
+    Semantics(
+        name="codes-scale-of-neighbour", sentence="codes have the scale of a neighbour", build=read_as(_neighbour)
+    ),
     Semantics(
         name="codes-scale-of-tile",
         sentence="one scale is read for a stretch of codes that have several",
-        build=_read(_of_tile),
+        build=read_as(_of_tile),
     ),
-    Semantics(name="codes-scale-of-place", sentence="scales are looked up at another place", build=_read(_of_place)),
+    Semantics(name="codes-scale-of-place", sentence="scales are looked up at another place", build=read_as(_of_place)),
     Semantics(
         name="codes-scale-of-other-head",
         sentence="codes have the scale of another head or sequence",
-        build=_read(_of_others),
+        build=read_as(_of_others),
     ),
     Semantics(
-        name="codes-scale-for-all", sentence="one scale counts for codes that have several", build=_read(_one_for_all)
+        name="codes-scale-for-all", sentence="one scale counts for codes that have several", build=read_as(_one_for_all)
     ),
-    Semantics(name="codes-scale-rounded", sentence="the scale of the codes is rounded", build=_read(_rounded)),
-    Semantics(name="codes-zero-missing", sentence="the zero point of the codes is missing", build=_read(_zero_missing)),
+    Semantics(name="codes-scale-rounded", sentence="the scale of the codes is rounded", build=read_as(_rounded)),
     Semantics(
-        name="codes-zero-wrong", sentence="the zero point of the codes is used wrongly", build=_read(_zero_wrong)
+        name="codes-zero-missing", sentence="the zero point of the codes is missing", build=read_as(_zero_missing)
     ),
     Semantics(
-        name="codes-zero-wraps", sentence="the zero point is subtracted in 8 bits, which wrap", build=_read(_wraps)
+        name="codes-zero-wrong", sentence="the zero point of the codes is used wrongly", build=read_as(_zero_wrong)
     ),
-    Semantics(name="codes-format", sentence="the codes are read in another format", build=_read(_format)),
-    Semantics(name="codes-subnormal", sentence="subnormal codes count as 0", build=_read(_subnormal)),
-    Semantics(name="codes-sign", sentence="the sign of the codes is lost", build=_read(_magnitude)),
-    Semantics(name="codes-halves", sentence="the two codes of a byte are told apart wrongly", build=_read(_nibbles)),
+    Semantics(
+        name="codes-zero-wraps", sentence="the zero point is subtracted in 8 bits, which wrap", build=read_as(_wraps)
+    ),
+    Semantics(name="codes-format", sentence="the codes are read in another format", build=read_as(_format)),
+    Semantics(name="codes-subnormal", sentence="subnormal codes count as 0", build=read_as(_subnormal)),
+    Semantics(name="codes-sign", sentence="the sign of the codes is lost", build=read_as(_magnitude)),
 )

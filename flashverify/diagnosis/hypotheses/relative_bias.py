@@ -138,20 +138,6 @@ def _without_shift(scene: Scene, distance: Tensor) -> Tensor | None:
     return distance + shift[:, :, None] if bool(shift.any()) else None
 
 
-def _one_sequence(which: int) -> Build:
-    """The gradient of the table sums over the pairs of one sequence only."""
-
-    def build(scene: Scene) -> Iterator[Alternative]:
-        i, sequence = scene.inputs, scene.at.row_sequence
-        if i.bucket_count is None or i.do is None or not sequence.numel() or not bool(sequence.any()):
-            return
-        other = (sequence != (0 if which == 0 else int(sequence.max())))[:, None]
-        dlse = None if i.dlse is None else i.dlse.masked_fill(other, 0.0)
-        yield Alternative(inputs=replace(i, do=i.do.masked_fill(other.unsqueeze(-1), 0.0), dlse=dlse))
-
-    return build
-
-
 RELATIVE = (
     Semantics(name="relative-bias-missing", sentence="the relative bias is not added", build=_missing),
     Semantics(
@@ -227,17 +213,5 @@ RELATIVE = (
         name="relative-bias-transposed",
         sentence="the table of the relative bias is read as [buckets, heads]",
         build=_table(lambda _s, table: table.reshape(table.shape[1], -1).T if len(table) > 1 else None),
-    ),
-    Semantics(
-        name="drelative-bias-first-sequence",
-        sentence="the gradient of the relative bias is that of the first sequence, not the sum",
-        build=_one_sequence(0),
-        outputs=("drelative_bias",),
-    ),
-    Semantics(
-        name="drelative-bias-last-sequence",
-        sentence="the gradient of the relative bias is that of the last sequence, not the sum",
-        build=_one_sequence(-1),
-        outputs=("drelative_bias",),
     ),
 )

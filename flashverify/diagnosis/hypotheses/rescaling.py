@@ -57,8 +57,11 @@ def _grown(scene: Scene, size: int) -> tuple[Tensor, Tensor] | None:
     return (tile, grown) if bool((grown > 0).any()) else None
 
 
-def _behind(scene: Scene, size: int, chosen: Chosen, times: float) -> Tensor | None:
-    """Per pair the logarithm of the factor by which its weight is wrong, `[B, Hq, Sq, Sk]`; None where the maximum never grows."""
+def _behind(scene: Scene, size: int, chosen: Chosen, times: float, *, late: bool = False) -> Tensor | None:
+    """Per pair the logarithm of the factor by which its weight is wrong, `[B, Hq, Sq, Sk]`; None where the maximum never grows.
+
+    `late`: of each tile the next growth alone is missed.
+    """
     found = _growth(scene, size)
     if found is None:
         return None
@@ -66,6 +69,8 @@ def _behind(scene: Scene, size: int, chosen: Chosen, times: float) -> Tensor | N
     number = torch.arange(len(grown)).view(-1, 1, 1, 1)
     missed = torch.where(chosen(number, grown), grown, 0.0)
     later = missed.flip(0).cumsum(0).flip(0) - missed  # of the tiles behind each one
+    if late:
+        later = torch.cat([missed[1:], torch.zeros_like(missed[:1])])
     shape = (*scene.case.shape_q[:3], scene.case.seq_k)
     by_key: Tensor = later.movedim(0, -1).gather(-1, tile.expand(shape))
     return times * by_key
@@ -92,7 +97,9 @@ def _limits(scene: Scene, size: int) -> dict[str, Chosen]:
     return {words: _limited(limit) for words, limit in _LIMITS.items() if least < limit <= most} | _ABOVE
 
 
-def _wrong(target: str, choices: Callable[[Scene, int], dict[str, Chosen]], times: float) -> Change:
+def _wrong(
+    target: str, choices: Callable[[Scene, int], dict[str, Chosen]], times: float, *, late: bool = False
+) -> Change:
     """The accumulator, the row sum or both lack the chosen rescalings (`times` 1), or have them twice (-1)."""
 
     def build(scene: Scene) -> Iterator[Alternative]:
@@ -110,7 +117,7 @@ def _wrong(target: str, choices: Callable[[Scene, int], dict[str, Chosen]], time
         for size in tiles(scene):
             for words, which in choices(scene, size).items():
                 detail = ", ".join((f"a tile of {size} keys", *(words,) * bool(words)))
-                bias = _behind(scene, size, which, times)
+                bias = _behind(scene, size, which, times, late=late)
                 if bias is not None:
                     inputs = replace(scene.inputs, biases=(*scene.inputs.biases, bias))
                     yield Alternative(inputs=inputs, finish=finish, detail=detail)
@@ -174,6 +181,12 @@ RESCALING = (
             outputs=outputs,
         )
         for target, name, words, outputs in _TARGETS
+    ),
+    Semantics(
+        name="alpha-late-by-a-tile",
+        sentence="what a tile of keys gives to the accumulator is added behind the rescaling by the next tile, not before it",
+        build=_wrong("accumulator", lambda *_: _EVERY, 1.0, late=True),
+        outputs=("o",),
     ),
     *(
         Semantics(

@@ -57,6 +57,27 @@ def _changed(change: Callable[[Tensor, int], Tensor | None]) -> Callable[[Scene]
     return build
 
 
+def _minus_one_as_last(scene: Scene) -> Iterator[Alternative]:
+    """Entries of -1 name the last block, which counts once, or in the gradients of keys as often as it is named.
+
+    A list that names each block once has an entry of -1 in the place of each one that it named again.
+    """
+    lists, selection = _lists(scene), scene.case.mask.selection
+    if lists is None or selection is None:
+        return
+    last = -(-scene.case.seq_k // selection.keys) - 1
+    inputs = with_parts(scene, selection=_table(scene, lists.masked_fill(lists < 0, last)) > 0)
+    yield Alternative(inputs=inputs)
+    ascending = lists.sort(-1).values
+    again = torch.zeros_like(ascending, dtype=torch.bool)
+    again[..., 1:] = ascending[..., 1:] == ascending[..., :-1]
+    times = _table(scene, ascending.masked_fill(again | (ascending < 0), last))
+    if bool((times > 1).any()):
+        inputs = with_parts(scene, selection=times > 0)
+        biases = (*inputs.biases, times.clamp(min=1).log())
+        yield Alternative(inputs=replace(inputs, biases=biases), outputs=("dk", "dv"))
+
+
 def _ignored(scene: Scene) -> Iterator[Alternative]:
     if scene.case.mask.selection is not None:
         yield Alternative(inputs=with_parts(scene, selection=None))
@@ -102,7 +123,7 @@ SELECTIONS = (
     Semantics(
         name="selection-minus-one-as-last",
         sentence="an entry of -1 is read as the last block",
-        build=_changed(lambda lists, blocks: lists.masked_fill(lists < 0, blocks - 1)),
+        build=_minus_one_as_last,
     ),
     Semantics(name="selection-duplicates-twice", sentence="a block that a list names twice counts twice", build=_twice),
     Semantics(name="selection-last-lost", sentence="the last block of each list is left out", build=_without_last),

@@ -51,6 +51,18 @@ def _rest_of(change: Callable[[Tensor], Tensor], axis: int) -> Callable[[Scene],
     return build
 
 
+def _other_order(which: str) -> Callable[[Scene], Iterator[Alternative]]:
+    """The channels of Q, or of K in the logits, as if those beyond V came first."""
+
+    def build(scene: Scene) -> Iterator[Alternative]:
+        rest = _rest(scene)
+        if rest:
+            x = getattr(scene.inputs, which)
+            yield Alternative(inputs=replace(scene.inputs, **{which: x.roll(-rest, -1)}))
+
+    return build
+
+
 def _scale_by_v(scene: Scene) -> Iterator[Alternative]:
     if _rest(scene):
         yield Alternative(inputs=replace(scene.inputs, scale=1.0 / math.sqrt(scene.case.dim_v)))
@@ -80,6 +92,14 @@ SHARED_KV = (
             ("first-key", "the first key for all", 2, lambda x: x[:, :, :1].expand_as(x)),
             ("next-key", "the next key", 2, lambda x: x.roll(-1, 2)),
         )
+    ),
+    *(
+        Semantics(
+            name=f"shared-rest-first-in-{which}",
+            sentence=f"the channels beyond those of V, the rotary part of a latent cache, are taken for the first ones of {which.upper()}, not the last",
+            build=_other_order(which),
+        )
+        for which in ("q", "k")
     ),
     Semantics(
         name="scale-by-dim-v",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["SINK_GRADIENT"]
 
 _LN2 = math.log(2.0)
+_FEW_BITS = 2.0**-6
+"""Share of the keys of a row below which 1 minus that of the sink is not known well."""
 
 
 def _weight(change: Callable[[Steps, Tensor], Tensor], detail: str = "") -> Callable[[Scene], Changes]:
@@ -36,6 +38,22 @@ def _weight(change: Callable[[Steps, Tensor], Tensor], detail: str = "") -> Call
             yield detail, lambda s: replace(s, sink_weight=change(s, sink) * s.some)
 
     return changes
+
+
+def _over_the_keys(steps: Steps, sink: Tensor) -> Tensor:
+    """exp(sink) over the sum of the keys."""
+    share = (sink - steps.lse).exp()
+    return share / (1 - share).clamp(min=_FEW_BITS)
+
+
+def _by_the_keys(scene: Scene) -> Iterator[Alternative]:
+    """Nothing is asked of heads with a row whose keys weigh next to nothing: what is left of 1 there has few bits."""
+    if scene.inputs.sink is None or scene.lse is None or not has_gradients(scene):
+        return
+    share = (scene.inputs.sink.double().view(1, -1, 1) - scene.lse).exp()
+    alone = (share > 1.0 - _FEW_BITS).any(2).any(0)
+    for each in by_steps(_weight(_over_the_keys))(scene):
+        yield replace(each, finish=lambda found: {n: x.open(alone) if n == "dsink" else x for n, x in found.items()})
 
 
 def _in_another_base(scene: Scene) -> Changes:
@@ -125,6 +143,12 @@ def _masked(kept: Tensor, s: Steps) -> Steps:
 
 
 SINK_GRADIENT = (
+    Semantics(
+        name="dsink-by-lse-of-keys",
+        sentence="the weight of the sink in its gradient is relative to the LSE of the keys alone, without the sink",
+        build=_by_the_keys,
+        outputs=("dsink",),
+    ),
     Semantics(
         name="dsink-without-weight",
         sentence="the gradient of the sink lacks the weight of the sink",

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashverify.diagnosis.hypothesis import Alternative, Semantics
+from flashverify.checks.passes.logits import logits
+from flashverify.diagnosis.hypothesis import Alternative, Expectations, Semantics
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["SINK_PLACES"]
 
 _LOG2E = 1.0 / math.log(2.0)
+_FAINT, _GONE = 60.0, 110.0
+"""By how much a sink exceeds the logits of a row whose weights beside it have few bits, or are 0 in fp32."""
+_ROUNDING = 2.0**-21
+"""Of a pivot in fp32, relative."""
 
 
 def _sinks(change: Callable[[Scene, Tensor], Iterator[tuple[Tensor, str]]]) -> Callable[[Scene], Iterator[Alternative]]:
@@ -52,7 +58,39 @@ def _several_times(scene: Scene, sink: Tensor) -> Iterator[tuple[Tensor, str]]:
             yield sink + math.log(times), f"{times} times"
 
 
+def _in_the_maximum(scene: Scene) -> Iterator[Alternative]:
+    """No sink in the row sum, which is relative to a maximum that takes it in: an LSE with the rounding of that, and weights that vanish."""
+    sink = scene.inputs.sink
+    alone = (
+        scene.failures and "o" in scene.outputs and "o" not in scene.failures
+    )  # O and the LSE are made of one row sum
+    if sink is None or not scene.case.seq_k or alone:
+        return
+    pivot = sink.double().view(1, -1, 1)
+    above = pivot - logits(scene.inputs).amax(-1)
+    seen = torch.isfinite(above)
+    gone, unsure = seen & (above > _GONE), seen & (above > _FAINT) & (above <= _GONE)
+
+    def finish(found: Expectations) -> Expectations:
+        changed = {}
+        if "o" in found:
+            o = found["o"].pinned(gone.unsqueeze(-1), 0.0)
+            changed["o"] = o.maybe_lost(gone.unsqueeze(-1)).open(unsure.unsqueeze(-1))
+        if "lse" in found:
+            more = found["lse"].total + _ROUNDING * pivot.abs() / scene.unit
+            changed["lse"] = replace(found["lse"], total=more).open(gone | unsure)
+        return found | changed
+
+    yield Alternative(inputs=replace(scene.inputs, sink=None), finish=finish)
+
+
 SINK_PLACES = (
+    Semantics(
+        name="sink-in-the-maximum-alone",
+        sentence="the sink counts in the running maximum, not in the row sum",
+        build=_in_the_maximum,
+        outputs=FORWARD,
+    ),
     Semantics(
         name="sink-of-next-head",
         sentence="a head gets the sink of the next one",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WIRING_OF_ROWS"]
 
+_NAMED = ("the first head of its group", "the head with the number of its kv head")
+"""Heads whose bias or sink has a name of its own."""
 _FEW = 6
 """Other heads that are asked in the backward, where each costs a backward."""
 
@@ -80,13 +82,15 @@ def _bias(scene: Scene) -> Iterator[Alternative]:
         return
     for words, place in row_places(scene):
         moved = taken(bias, place)
-        if not torch.equal(moved, bias.expand_as(moved)):
+        if words not in _NAMED and not torch.equal(moved, bias.expand_as(moved)):
             yield Alternative(inputs=with_biases(scene, moved, alibi), detail=words)
 
 
 def _sinks(scene: Scene) -> Iterator[Alternative]:
     sink = scene.inputs.sink
     for words, (_, head, _) in head_places(scene) if sink is not None else ():
+        if words in _NAMED:
+            continue
         yield Alternative(inputs=replace(scene.inputs, sink=sink[head[0, :, 0]]), detail=words)  # type: ignore[index]
 
 

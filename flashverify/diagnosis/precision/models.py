@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flashverify.diagnosis.precision.eight_bits import weight_casts
 from flashverify.diagnosis.precision.model import Model
 from flashverify.diagnosis.precision.model_tables import ADDENDS, BETWEEN, EVERYWHERE, KEPT, PIECES, ROUNDED, STEPS
-from flashverify.diagnosis.precision.products import PRODUCTS, rounded_products
+from flashverify.diagnosis.precision.products import PRODUCTS, rounded_channels, rounded_products
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_bits, to_dtype
 from flashverify.diagnosis.precision.settings import rounded_settings
 from flashverify.diagnosis.precision.steps import declared
@@ -67,6 +67,7 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from _together()
     yield from _pieces(scene)
     yield from _inside(scene)
+    yield from _of_channels(scene)
     yield from _between(scene)
     yield from (
         Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene)
@@ -117,6 +118,13 @@ def _inside(scene: Scene) -> Iterator[Model]:
             tiled=name == "o",
             several=True,
         )
+
+
+def _of_channels(scene: Scene) -> Iterator[Model]:
+    """Channels of Q and K that V has not."""
+    for words, found, how in rounded_channels(scene.case.dim_v, scene.case.dim_qk):
+        change = partial(replace, inside={"logits": found})
+        yield Model(words=words, change=change, outputs=EVERYWHERE, how=how)
 
 
 def _between(scene: Scene) -> Iterator[Model]:

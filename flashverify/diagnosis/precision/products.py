@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+import torch
 
 from flashverify.diagnosis.precision.rounding import NARROW, same, to_dtype, truncated
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.precision.steps import Steps
     from flashverify.truth import Inputs
 
-__all__ = ["PRODUCTS", "Rounded", "logit_operands", "rounded_products", "times"]
+__all__ = ["PRODUCTS", "Rounded", "logit_operands", "rounded_channels", "rounded_products", "times"]
 
 
 class Rounded(NamedTuple):
@@ -60,6 +63,19 @@ def rounded_products(dtype: str) -> Iterator[tuple[str, Rounded, str, str]]:
         for name, (left, right, _) in PRODUCTS.items():
             for words, found in ((left, Rounded(left=rounding)), (right, Rounded(right=rounding))):
                 yield name, found, f"{words} {how} in the product that makes {_NAMES[name]}", how
+
+
+def rounded_channels(first: int, dim: int) -> Iterator[tuple[str, Rounded, str]]:
+    """What is done to the channels of Q and K from `first` on in the logits, as to the rotary part of a latent cache, and words; none without them."""
+    for how in ("rounded to bf16", "rounded to fp16") if 0 < first < dim else ():
+        part = partial(_of_channels, NARROW[how], first)
+        for words, found in (("Q and K", Rounded(part, part)), ("Q", Rounded(left=part)), ("K", Rounded(right=part))):
+            yield f"the channels of {words} beyond those of V, {how}, in the logits", found, how
+
+
+def _of_channels(rounding: Rounding, first: int, x: Tensor) -> Tensor:
+    """The channels from `first` on rounded."""
+    return torch.cat([x[..., :first], rounding(x[..., first:])], -1)
 
 
 def times(name: str, left: Tensor, right: Tensor, steps: Steps) -> Tensor:

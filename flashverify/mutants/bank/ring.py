@@ -82,7 +82,7 @@ RING = (
         after="lse2 = found.lse",
         outputs=("dq", "dk", "dv"),
         modelled_on="the merge returns a natural LSE, and the backward takes one in base 2",
-        semantics="lse-base-2",
+        semantics="backward-lse-base",
         subject="bundled-ring",
         needs=("backward",),
     ),

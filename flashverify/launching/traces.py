@@ -1,0 +1,77 @@
+"""Functions that `torch.compile` traces and compiles in this process: counted, or refused where a call would wait for one."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flashverify.launching.compilations import NotCompiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Traces", "traces"]
+
+_FORWARD = "DYNAMO"
+"""What torch calls the trigger of a compilation by a call; a backward is compiled behind the forward that was let through."""
+
+
+@dataclass
+class Traces:
+    """What torch compiled since `listen` found its compiler loaded; a process has one, `traces`.
+
+    Attributes:
+        count: compilations that ended or are under way, a function and a backward that is compiled later each.
+        seconds: that they took, wall clock.
+        allowed: whether one more may begin; asked before each compilation of a function.
+    """
+
+    count: int = 0
+    seconds: float = 0.0
+    allowed: Callable[[], bool] = field(default=lambda: True)
+    _begun: float | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether torch compiles now: what Triton's compiler is asked for meanwhile is a part of it."""
+        return self._begun is not None
+
+    def listen(self) -> None:
+        """Count from now on, if torch's compiler is loaded; it is as soon as a subject was made by `torch.compile`."""
+        loaded: Any = sys.modules.get("torch._dynamo.callback")
+        if (
+            loaded is not None and self._start not in loaded.callback_handler.start_callbacks
+        ):  # `torch.compiler.reset` drops them
+            loaded.callback_handler.register_start_callback(self._start)
+            loaded.callback_handler.register_end_callback(self._end)
+
+    @contextlib.contextmanager
+    def only_where(self, allowed: Callable[[], bool]) -> Iterator[None]:
+        """Until the end of the block a call that asks for a compilation raises `NotCompiled` unless it is allowed."""
+        self.listen()
+        before, self.allowed = self.allowed, allowed
+        try:
+            yield
+        finally:
+            self.allowed = before
+
+    def _start(self, event: Any = None) -> None:
+        trigger = getattr(
+            event, "callback_trigger", None
+        )  # earlier releases of torch say nothing, and compile functions alone
+        if getattr(trigger, "name", _FORWARD) == _FORWARD and not self.allowed():
+            raise NotCompiled("a function that torch compiles")
+        self.count += 1
+        self._begun = time.perf_counter()
+
+    def _end(self, _: Any = None) -> None:
+        """Also called where `_start` raised."""
+        if self._begun is not None:
+            self.seconds += time.perf_counter() - self._begun
+            self._begun = None
+
+
+traces = Traces()
