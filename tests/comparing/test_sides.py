@@ -106,7 +106,6 @@ def judged_each(done, out):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_two_revisions_are_judged_each_with_its_own_modules(imported_late, tmp_path):
     out = tmp_path / "c"
     judged_each(compared("HEAD~1..HEAD", "--subject", "under_test.py:mine", "--cases", "3", "--out", str(out)), out)

@@ -18,9 +18,8 @@ def run(*arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 @pytest.mark.skipif(has_gpu(), reason="each mutant would be compiled anew")
-@pytest.mark.parametrize("controls", [(), ("tiles_started_in_order",)])
+@pytest.mark.parametrize("controls", [(), pytest.param(("tiles_started_in_order",), marks=pytest.mark.thorough)])
 def test_a_defect_is_found_and_a_control_stays_quiet(tmp_path, controls):
     names = ("lse_in_the_wrong_base", *controls, "contraction_in_the_forward")
     only = [word for name in names for word in ("--only", name)]
