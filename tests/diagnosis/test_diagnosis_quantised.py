@@ -131,6 +131,7 @@ def test_a_scale_that_one_of_several_partial_results_gets_is_said():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_diagnosis_names_the_operand_whose_scale_is_missing():
     subject, case = plain("folded", q_scales=torch.ones_like), parse_case(f"{SHAPE} quantised=e4m3/token/varied/q")
     verdict = judge_case(subject, case, Plan.only("accuracy", case)).failures[0]
