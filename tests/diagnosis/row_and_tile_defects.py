@@ -62,7 +62,28 @@ class BehindTheLastKey(Plain):
         return self.shifted
 
 
+class ValuesFromTheFirstKey(Plain):
+    """The walk of 16 rows begins at the first of 16 keys that its first row sees; V is read from key 0 on."""
+
+    def forward(self, problem):
+        self.left, self.end = problem.window[0], problem.case.seq_k - problem.case.seq_q
+        return super().forward(problem)
+
+    def output(self, o, z, v, lse):
+        rows = []
+        for row in range(z.shape[2]):
+            begin = max(row // TILE * TILE + self.end - self.left, 0) // TILE * TILE
+            p = (z[:, :, row] - lse[:, :, row, None]).exp().unsqueeze(2)
+            rows.append(p[..., begin:] @ v[:, :, : v.shape[2] - begin])
+        return torch.cat(rows, 2)
+
+
 DEFECTS = [
+    (
+        "values-from-the-first-key",
+        FORWARD.replace("seq_q=5 seq_k=7", "seq_q=40 seq_k=40") + "window=4,0 causal=bottom-right",
+        ValuesFromTheFirstKey,
+    ),
     ("queries-of-rows-of-their-head", FORWARD, given(q=lambda p: p.q[:, :, :1].expand_as(p.q))),
     ("queries-of-rows-of-their-head", FORWARD + "qlen=3 padding=dirt", given(q=padded_in_front)),
     ("head-clamped", MANY, {"kv_head": lambda s, h, group, heads_kv: min(h, heads_kv - 1)}),
