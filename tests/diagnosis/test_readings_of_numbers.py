@@ -100,3 +100,13 @@ def test_a_cast_that_is_declared_is_a_step_of_every_kernel():
 
     assert words in {fit.words for fit in fits}
     assert not any(fit.words.startswith("P rounded to e4m3") for fit in fits)
+
+
+def test_heads_that_remain_on_no_device_are_a_set():
+    for heads, launch, lost in ((7, "launch=ranks:3", [6]), (5, "", [4]), (6, "", []), (2, "launch=ranks:3", [])):
+        text = f"fv1 heads_q={heads} heads_kv=1 seq_q=2 seq_k=3 dim_qk=8 dim_v=8 dtype=fp32 backward=no {launch}"
+        scene = look(OnDevices(), parse_case(text))
+        found = dict(ring_pieces(scene, lambda words, where, scene=scene: (words, where(scene))))
+        (of,) = [x for words, x in found.items() if "remain" in words and ("ranks" in words) == bool(launch)]
+
+        assert torch.nonzero(of.expand(1, heads, 1, 1).flatten()).flatten().tolist() == lost
