@@ -121,7 +121,7 @@ def _with_delta(scene: Scene, finish: Finish, found: Expectations) -> Expectatio
 def _plus_infinity(scene: Scene) -> Iterator[Alternative]:
     """+inf as the LSE of a partial without keys: the merge gives it all the weight, and inf - inf is NaN."""
     for each in _empty_lse(float("inf"))(scene):
-        yield replace(each, finish=partial(_with_delta, scene, each.finish))
+        yield replace(each, finish=partial(_with_delta, scene, each.finish or (lambda found: found)))
     for every in partials(scene):
         some = (every == -torch.inf).any(0)
         if not bool(some.any()):  # cut so, every partial has keys and the result is right
