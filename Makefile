@@ -14,13 +14,13 @@ verify: $(READY)  ## Verify and fuzz the bundled kernels for four minutes; leave
 	rm -rf out/verify
 	$(BIN)/flashverify fuzz --matrix --minutes 4 --out out/verify
 
-test: $(READY)  ## Pass the tests
+test: $(READY)  ## Pass the tests: every folder, some twelve minutes on two cores
 	$(PYTEST)
 
-test-fast: $(READY)  ## Pass the fast tests: every folder, some nine minutes on two cores
+test-fast: $(READY)  ## Pass the fast tests: every folder, some six minutes on two cores
 	$(PYTEST) -m "not slow"
 
-test-thorough: $(READY)  ## Pass what the tests leave out: whole sweeps of which they take representatives
+test-thorough: $(READY)  ## Pass what the tests leave out: sweeps and whole runs of which they take representatives
 	$(PYTEST) -m thorough
 
 lint: $(READY)  ## Lint, format and types

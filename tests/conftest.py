@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,6 +35,8 @@ settings.load_profile("everywhere")
 
 # Hypothesis would draw constants out of the source of every module that other tests have imported, and read all of it first.
 _STABLE = pytest.StashKey[ExitStack]()
+# How many tests of a function were collected.
+_PLACES = pytest.StashKey[Counter]()
 
 
 @pytest.fixture
@@ -81,6 +84,18 @@ def pytest_report_header():
         f"products: NumPy with {blas_kernel()} and {' '.join(numpy_vectors())}, torch with {torch.backends.cpu.get_cpu_capability()}",
         f"threads: OMP {os.environ['OMP_NUM_THREADS']}, torch {torch.get_num_threads()}; kernels: {mode}",
     ]
+
+
+def pytest_itemcollected(item):
+    """Marks are given here: those that the command line asks for are looked at when all tests are collected."""
+    mark = item.get_closest_marker("one_in")
+    if mark is None:
+        return
+    places = item.config.stash.setdefault(_PLACES, Counter())
+    function = (item.path, item.originalname)
+    if places[function] % mark.args[0]:
+        item.add_marker(pytest.mark.thorough)
+    places[function] += 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -39,7 +39,8 @@ def test_a_setting_that_the_processor_cannot_run_is_skipped_with_the_reason(mach
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("body", "passes", "counts"), [("assert True", True, ["1", "0"]), ("assert 0", False, ["0", "1"])]
+    ("body", "passes", "counts"),
+    [pytest.param("assert True", True, ["1", "0"], marks=pytest.mark.thorough), ("assert 0", False, ["0", "1"])],
 )
 def test_a_setting_passes_if_every_test_does(machines, tmp_path, body, passes, counts):
     (tmp_path / "test_one.py").write_text(f"def test_one():\n    {body}\n", encoding="utf-8")
@@ -53,6 +54,7 @@ def test_a_setting_passes_if_every_test_does(machines, tmp_path, body, passes, c
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_setting_under_which_pytest_does_not_run_is_no_pass(machines, tmp_path):
     (tmp_path / "test_one.py").write_text("import no_such_module\n", encoding="utf-8")
     options = SimpleNamespace(tests=["no_such_file.py"], all=False, processes=0)

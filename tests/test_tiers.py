@@ -1,5 +1,6 @@
 """Which tests `make test` and `make test-fast` leave out."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,25 @@ def test_of_parameters_one_in_so_many_is_fast_and_one_in_so_many_is_kept():
         (True, True),
     ] * 2
     assert (found[3].values, found[3].id, marks[3]) == ((3, 4), "both", {"gpu", "slow", "thorough"})
+
+
+def test_of_a_sweep_the_first_and_every_nth_are_no_thorough_ones():
+    class Collected:
+        def __init__(self, name, config):
+            self.path, self.originalname, self.config, self.marks = Path("test_it.py"), name, config, []
+
+        def get_closest_marker(self, name):
+            return SimpleNamespace(args=(3,)) if self.originalname == "swept" else None
+
+        def add_marker(self, mark):
+            self.marks.append(mark.name)
+
+    config = SimpleNamespace(stash=pytest.Stash())
+    items = [Collected(name, config) for name in ("swept", "alone", "swept", "swept", "alone", "swept")]
+    for item in items:
+        conftest.pytest_itemcollected(item)
+
+    assert [item.marks for item in items] == [[], [], ["thorough"], ["thorough"], [], []]
 
 
 def test_names_that_are_repeated_are_thorough_and_a_name_of_nothing_is_refused():

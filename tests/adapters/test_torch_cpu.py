@@ -15,6 +15,7 @@ from tests.fast_tier import fast_one_in
 FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
 @pytest.mark.parametrize("causal", ["", " causal=top-left"])
 @pytest.mark.parametrize(

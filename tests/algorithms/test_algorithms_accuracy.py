@@ -54,6 +54,7 @@ _FIRST = 8
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["first", "rest"])
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_it_stays_within_its_bounds(name, rest):

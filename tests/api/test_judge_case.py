@@ -76,6 +76,7 @@ def replayed(text: str) -> CaseResult:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @interpreted
 def test_the_verdicts_are_those_of_the_command_line():
     result, replay = judge_case("bundled", TEXT), replayed(TEXT)
@@ -186,6 +187,7 @@ assert "torch._dynamo" not in sys.modules
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @interpreted
 def test_a_process_that_compiles_is_told_so_instead_of_failing_the_kernel_and_loads_no_compiler_of_torch():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

@@ -32,6 +32,7 @@ def run(source: bytes, folder: Path) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_script_stored_before_the_public_names_still_reproduces(tmp_path):
     assert b"from flashverify.campaign.toolkit import bundled" in STORED
 
@@ -53,6 +54,7 @@ def test_a_script_imports_public_names_alone(check, evidence):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_interpreted_kernels_are_judged_under_the_numerics_of_the_finding(tmp_path):
     done = run(script(evidence="interpreter (h100)", subject_spec="bundled"), tmp_path)
 

@@ -125,6 +125,7 @@ def test_it_is_as_its_name_says(kind, name):
     assert said(kind)[name] == ""
 
 
+@pytest.mark.thorough
 def test_the_fixture_of_the_docstring_makes_a_suite_right(tmp_path):
     text = inspect.getdoc(flashverify.corrected_interpreter)
     example = text.split("    # conftest.py\n")[1].split("\nIt changes")[0]

@@ -123,6 +123,7 @@ def test_the_page_and_its_pictures_are_those_of_the_stored_record():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_counts_and_writes_everything(tmp_path):
     sizes = '{"dim": 16, "lengths": [16], "tiles": [16], "block_length": 16, "shares": [1.0], "share_length": 16, "tile": 16}'
     words = ("--device", "cpu", "--sizes", sizes, "--out", str(tmp_path / "own"), "--docs", str(tmp_path / "docs"))

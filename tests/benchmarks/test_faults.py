@@ -114,6 +114,7 @@ def dead():
     raise DeadError
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_at_any_step_costs_nothing(attempt, tmp_path, kind):
     announced, error, steps = attempt("right")
@@ -144,6 +145,7 @@ def test_a_fault_at_any_step_costs_nothing(attempt, tmp_path, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_campaigns_in_processes_lose_nothing(tmp_path):
     kinds = ("full", "kill-before", "power-mixed")
     words = ("steps", "--campaigns", "clean", "--kinds", *kinds, "--stride", "37", "--offset", "20")

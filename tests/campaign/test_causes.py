@@ -63,6 +63,7 @@ def test_one_defect_over_dtypes_outputs_and_checks_is_one_finding(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_memory_that_is_explained_first_takes_no_values_for_the_name_that_they_get(tmp_path):
     kept = tuple(f"fv1 seq_q={rows} seq_k=5 dim_v=24 layout=bshd" for rows in range(1, 7))
     _, events = campaign(tmp_path / "run", "two", kept=kept, max_cases=30)
@@ -84,6 +85,7 @@ def test_counts_of_folded_failures_are_those_of_the_results(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_diagnosis_accounts_for_a_case_that_it_says_too_little_about_by_way_of_a_simpler_one(tmp_path):
     campaign(tmp_path / "run", "typed-named")
 
@@ -122,6 +124,7 @@ def test_a_defect_behind_the_same_bucket_is_a_second_cause(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_what_may_be_a_second_cause_is_none_where_it_does_not_fail_again_in_a_fresh_process(tmp_path):
     summary, events = campaign(tmp_path / "run", "typed-fleeting-behind", max_cases=200)
 
@@ -141,6 +144,7 @@ def test_a_gradient_that_is_right_given_the_wrong_o_follows_from_it(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_exception_at_one_line_is_one_finding(tmp_path):
     campaign(tmp_path / "run", "typed-raises")
 
@@ -160,6 +164,7 @@ def test_as_many_causes_as_asked_for_end_the_search(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("failures", fast_one_in(1, [1, 12], kept=2))
 def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, failures):
     out = tmp_path / "run"
@@ -176,6 +181,7 @@ def test_a_kill_loses_no_bucket_and_the_run_goes_on_to_one_finding(tmp_path, fai
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_folder_that_a_kill_left_of_a_folded_finding_goes_when_the_run_goes_on(tmp_path):
     campaign(tmp_path / "run", "typed-one", max_cases=40, max_findings=1)
     (finding,) = open_run(tmp_path / "run").findings

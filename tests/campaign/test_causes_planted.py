@@ -37,6 +37,7 @@ def findings(tmp_path, spec, cases):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wrong_base_of_the_lse_over_dtypes_and_outputs_is_one_finding(tmp_path):
     cases = tuple(f"fv1 {SIZES} dtype={dtype} seed=3" for dtype in DTYPES)
     spec = plant(tmp_path, "lse_in_the_wrong_base")

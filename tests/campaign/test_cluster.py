@@ -73,6 +73,7 @@ def test_nothing_is_lost_with_a_group_or_a_machine(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_case_that_kills_its_worker_is_a_finding_in_a_cluster_too(tmp_path):
     cluster = FakeCluster(1)
     given = {"kind": "run", "cases": ("fv1 seq_q=50",), "max_cases": None, "shrink": False, "repeats": 1}

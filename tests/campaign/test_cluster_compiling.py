@@ -35,6 +35,7 @@ class Machine(FakeActor):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_every_machine_compiles_what_workers_draw_from_and_an_outage_leaves_nothing_out(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "architecture", lambda: "")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -1,5 +1,7 @@
 """What is never seen without a cause goes to it, unless the cause is seen nearly everywhere, or something speaks against it."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -122,6 +124,17 @@ def test_at_the_end_it_is_enough_that_nothing_tells_two_apart_unless_a_diagnosis
     assert next(waiting.companions(over=True), None) is None, "its own minimal case speaks for it"
     records[DK] = msgspec.structs.replace(records[DK], not_minimal="the time was over")
     assert next(waiting.companions(over=True))[:2] == (DK, OUT), "the clearer one leads"
+
+
+@pytest.mark.parametrize(("ratio", "folded"), [(2.0**30, True), (math.inf, False)])
+def test_company_does_not_give_a_step_that_rounds_what_no_rounding_makes(ratio, folded):
+    company = Company()
+    seen(company, "fv1", OUT, DK, times=5)
+    said = Diagnosis("", "Errors of O look like P rounded to bf16 (ratio to that model 1.00).", evidence="Predicted.")
+    causes, records = book(company, OUT, DK, diagnosis=said)
+    records[DK] = msgspec.structs.replace(records[DK], verdict=msgspec.structs.replace(failing(DK), ratio=ratio.hex()))
+
+    assert (next(causes.companions(over=True), None) is not None) is folded
 
 
 def test_two_explained_findings_are_one_in_two_dtypes_or_where_one_is_never_seen_without_the_other():

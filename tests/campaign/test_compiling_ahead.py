@@ -47,6 +47,7 @@ def test_kernels_are_compiled_by_processes_that_judge_nothing(tmp_path, log):
     assert (summary.exit_code, summary.cases) == (0, 150)
     compiled = [line.split() for line in log.read_text().splitlines()]
     assert {who for who, _ in compiled} == {"ahead"}
+    assert (log.parent / "niceness-ahead").read_text() == "19", "the workers have the processors first"
     assert (stats.compiled_by_workers, stats.compilers) == (0, 1)
     assert 0 < stats.compiled <= len(compiled)  # the last one may not have come back before the end
     assert {f"dim-{case.dim_v}" for case in cases} <= {key for _, key in compiled}
@@ -56,6 +57,7 @@ def test_kernels_are_compiled_by_processes_that_judge_nothing(tmp_path, log):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_workers_have_the_processors_first(tmp_path, log):
     search(tmp_path / "ahead", "clean", max_cases=20)
     log.unlink()
@@ -68,6 +70,7 @@ def test_the_workers_have_the_processors_first(tmp_path, log):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once(tmp_path, log):
     environment = {CACHE_VARIABLE: str(tmp_path)}
     _, stats, _ = search(tmp_path / "run", "clean", max_cases=150, environment=environment)
@@ -80,6 +83,7 @@ def test_a_kind_that_an_earlier_search_compiled_is_drawn_from_at_once(tmp_path, 
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_without_such_processes_workers_compile_what_they_launch(tmp_path, log):
     _, stats, cases = search(tmp_path / "run", "clean", compilers=0, max_cases=20, batch=10)
 
@@ -99,6 +103,7 @@ def test_a_case_that_kills_the_compiler_is_judged_by_a_worker(tmp_path, log):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_search_that_goes_on_judges_no_case_twice_and_none_more_than_asked_for(tmp_path, log):
     search(tmp_path / "run", "clean", max_cases=40)
     (tmp_path / "run" / "summary.json").unlink()  # as if it had been killed

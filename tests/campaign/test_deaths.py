@@ -144,6 +144,7 @@ def test_a_worker_that_has_grown_is_replaced_between_batches(tmp_path):
     assert summary.restarts == 0, "16 cases of 24 MiB and the start do not fit into one worker"
 
 
+@pytest.mark.thorough
 def test_a_case_that_is_verified_has_the_memory_of_a_worker(tmp_path):
     setup = ProcessSetup("fake_toolkit:toolkit", "cpu", 30.0, memory=300 * MIB)
     begun = time.monotonic()
@@ -156,6 +157,7 @@ def test_a_case_that_is_verified_has_the_memory_of_a_worker(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_gpu_that_kills_its_workers_is_set_aside_and_its_cases_are_judged_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_health, "_STRIKES", 1)
     given = {"device": "cuda", "gpus": ("well", "sick"), "max_cases": 40, "batch": 10}

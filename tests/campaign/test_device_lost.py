@@ -35,5 +35,6 @@ def test_a_lost_device_ends_the_process_and_says_why():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_device_that_works_ends_nothing():
     assert run("lambda: None").returncode == 0

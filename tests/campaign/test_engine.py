@@ -86,6 +86,7 @@ def test_a_defect_shrinks_to_its_minimum_and_is_verified(tmp_path):
     assert "--subject tail --check accuracy" in replay_line(record)
 
 
+@pytest.mark.thorough
 def test_two_defects_land_in_two_buckets(tmp_path):
     campaign(tmp_path / "run", "two")
 
@@ -156,6 +157,7 @@ def test_the_matrix_has_deterministic_order_and_keeps_the_smallest_case(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_several_subjects_share_a_campaign(tmp_path):
     campaign(tmp_path / "run", "tail", subjects=("tail", "clean"), max_cases=160)
 

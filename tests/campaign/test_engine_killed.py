@@ -24,7 +24,7 @@ LISTED = {"kind": "run", "cases": ("fv1 seq_q=3", "fv1 seq_q=50"), "max_cases": 
 @pytest.mark.parametrize(
     ("subject", "error", "given"),
     [
-        ("segfault", "SIGSEGV", {"max_cases": 24, "shrink_seconds": 2.0}),
+        pytest.param("segfault", "SIGSEGV", {"max_cases": 24, "shrink_seconds": 2.0}, marks=pytest.mark.thorough),
         (
             "exits",
             "exit-3",

@@ -69,6 +69,7 @@ def test_findings_that_nothing_tells_apart_are_one_when_the_time_is_over(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
     campaign(tmp_path / "run", "tail", max_cases=20)
 
@@ -76,6 +77,7 @@ def test_a_minimal_finding_says_nothing_of_the_kind(tmp_path):
     assert (record.not_minimal, record.confirmation.repeats) == ("", 3)
 
 
+@pytest.mark.thorough
 def test_without_shrinking_a_finding_is_verified_as_it_was_seen(tmp_path):
     campaign(tmp_path / "run", "tail", max_cases=20, shrink=False)
 
@@ -96,6 +98,7 @@ def test_the_search_ends_at_as_many_findings_as_asked_for_and_they_are_explained
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
     summary, _ = campaign(tmp_path / "run", "two", max_cases=5000, max_findings=2)
 
@@ -103,6 +106,7 @@ def test_a_second_finding_is_awaited_where_two_are_asked_for(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_ended_at_a_finding_can_go_on(tmp_path):
     campaign(tmp_path / "run", "two", workers=1, max_cases=100, max_findings=1)
     summary, _ = campaign(tmp_path / "run", "two", workers=1, max_cases=100)
@@ -145,6 +149,7 @@ def test_a_minute_ends_at_its_end_whatever_was_found(tmp_path, by):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_after_the_minute_only_explaining_goes_on(tmp_path):
     listeners = []
     engine = Engine(config(tmp_path / "run", "slow-two", max_cases=None, seconds=60.0), listeners)
@@ -176,6 +181,7 @@ def test_each_check_has_its_turn_at_being_explained(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_exception_carries_its_traceback_as_data(tmp_path):
     summary, _ = campaign(tmp_path / "run", "raises", max_cases=30)
 

@@ -50,6 +50,7 @@ def test_the_first_of_several_findings_of_one_case_is_the_first(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
     campaign(tmp_path / "run", "tail", max_cases=20)
     (record,) = records(tmp_path / "run")
@@ -62,6 +63,7 @@ def test_a_failure_that_is_folded_is_told_with_the_cause(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_of_many_findings_that_nobody_explained_the_terminal_names_most_in_a_line(tmp_path):
     summary, _ = campaign(tmp_path / "run", "tail", max_cases=20)
     (explained,) = records(tmp_path / "run")

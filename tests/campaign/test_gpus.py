@@ -20,6 +20,7 @@ def test_each_worker_of_a_pretended_pair_sees_its_own_gpu_alone(tmp_path, monkey
     assert told == {(0, "3"), (1, "GPU-abc")}
 
 
+@pytest.mark.thorough
 def test_without_a_choice_every_worker_sees_what_the_campaign_sees(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
     campaign(tmp_path / "run", "tells-gpu", device="cuda", max_cases=20, batch=10, workers=1)

@@ -1,5 +1,7 @@
 """Each condition under which two findings have causes of their own, by itself: with it they do, without it they do not."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -196,3 +198,23 @@ def test_a_failure_is_looked_for_in_so_many_cases_of_its_bucket(monkeypatch):
     monkeypatch.setattr(independence, "_LOOKED_AT", 2)
 
     assert len(list(independence._cases(one, company))) == 3, "its own, and two"
+
+
+@pytest.mark.parametrize(
+    ("of", "ratio", "step", "own"),
+    [
+        ("accuracy bound dk", math.inf, "the row sum of P rounded to bf16", True),
+        ("accuracy bound dk", 2.0**30, "the row sum of P rounded to bf16", False),
+        ("accuracy bound dk", math.inf, "", False),
+        ("nonfinite inf dk", None, "the row sum of P rounded to bf16", False),
+    ],
+)
+def test_an_element_that_is_exactly_0_is_made_wrong_by_no_step_that_rounds(of, ratio, step, own):
+    said = f"Errors of O look like {step} (ratio to that model 1.00)." if step else "It is wrong."
+    lead = msgspec.structs.replace(finding(), diagnosis=Diagnosis("", said, evidence="Predicted."))
+    wrong = finding(of)
+    if ratio is not None:
+        wrong = msgspec.structs.replace(wrong, verdict=msgspec.structs.replace(wrong.verdict, ratio=ratio.hex()))
+
+    assert apart(wrong, lead) is own
+    assert apart(lead, wrong) is own

@@ -105,6 +105,7 @@ def test_the_index_grows_while_a_run_judges(run, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_search_whose_index_grew_goes_on_and_judges_each_case_once(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "PIECE_BYTES", 2000)
     monkeypatch.setattr(indexing, "_EVERY", 0.0)

@@ -27,6 +27,7 @@ def interrupted(out, after, **changes):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

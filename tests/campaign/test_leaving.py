@@ -65,6 +65,7 @@ def test_without_a_time_budget_there_is_no_hurry():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_cases_of_a_batch_that_was_left_are_those_of_one_that_was_not(tmp_path, monkeypatch):
     campaign(tmp_path / "whole", "two", max_cases=40, workers=1)
     turns = itertools.count()

@@ -125,6 +125,7 @@ def test_workers_share_until_one_dies_and_none_of_their_cases_is_lost(tmp_path, 
     assert told(tmp_path)[-1] == "quit -t 2"
 
 
+@pytest.mark.thorough
 def test_a_service_that_lasted_starts_again_and_the_case_of_the_death_has_a_context_of_its_own(
     tmp_path, monkeypatch, program
 ):
@@ -152,6 +153,7 @@ def test_what_a_worker_starts_is_no_client_of_a_campaign(tmp_path, program):
     service.close()
 
 
+@pytest.mark.thorough
 def test_without_a_death_all_share_and_the_counts_say_so(tmp_path, monkeypatch, program):
     monkeypatch.setattr("flashverify.campaign.supervisor.gpu.control_program", lambda environ: program)
     campaign(tmp_path / "run", "clean", device="cuda", mps=True, max_cases=40)

@@ -143,6 +143,7 @@ def test_deaths_and_hangs_are_listed_apart_and_the_next_process_goes_on(monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_process_runs_a_subject_outside_its_declaration(tmp_path, monkeypatch):
     (tmp_path / "kernels.py").write_text("""
 from flashverify import Supports, subject
@@ -163,7 +164,15 @@ def found_outside(outcome):
     return Refusals((Outside("clean", "fv1 seed=3", "dropout=0.5", outcome, "o[0] is 2"),))
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("wrong", 4), ("hung", 4), ("refused", 0), ("right", 0)])
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        ("wrong", 4),
+        pytest.param("hung", 4, marks=pytest.mark.thorough),
+        ("refused", 0),
+        pytest.param("right", 0, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_clean_run_has_an_exit_code_of_its_own_where_something_outside_goes_wrong(
     outcome, code, monkeypatch, tmp_path
 ):

@@ -18,6 +18,7 @@ FAMILY = Supports(masks=("causal", "key_lengths", "packed"), logits=("softcap", 
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_draws_are_independent_of_each_other():
     drawn = draw(cases(FAMILY), 200, 7)
 

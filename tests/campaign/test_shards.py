@@ -89,6 +89,7 @@ def test_a_shard_that_is_missing_leaves_a_part_that_the_campaign_goes_on_with(sh
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_space_of_fewer_cases_than_a_batch_is_gone_on_with_as_without_shards(tmp_path):
     given = {"subjects": ("tiny",), "matrix": False, "batch": 20, "max_cases": 40}
     campaign(tmp_path / "whole", **given)
@@ -105,6 +106,7 @@ def test_a_space_of_fewer_cases_than_a_batch_is_gone_on_with_as_without_shards(t
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_shard_that_was_killed_and_resumed_merges_to_the_same_set(shards, tmp_path):
     killed_after(10, config(tmp_path / "1", "clean", **BUDGET, shard=Shard(1, OF)))
     folders = [tmp_path / "1", shards / "2", shards / "3"]

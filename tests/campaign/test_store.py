@@ -171,6 +171,7 @@ def test_the_script_treats_names_as_data(store, spec):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_script_reproduces(store, tmp_path):
     folder = store.write_finding(finding(subject_spec="missing:name"))
 

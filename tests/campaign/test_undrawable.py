@@ -44,6 +44,7 @@ def test_the_message_names_the_conditions_with_their_shares():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_round_without_a_case_does_not_end_the_draws():
     rare = st.sampled_from([Case(seq_q=n, seq_k=k) for n in range(1, 100) for k in range(1, 20)])
 

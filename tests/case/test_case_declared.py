@@ -50,6 +50,7 @@ def sequences(case):
     return ((case.seq_q, case.seq_k),) if case.mask.packed is None else case.mask.packed.lengths()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", DECLARED)
 @pytest.mark.parametrize("profile", fast_one_in(2, [pytest.param(CPU, id="cpu"), pytest.param(GPU, id="gpu")], kept=2))
 def test_every_draw_is_inside_the_declaration(name, profile):
@@ -88,6 +89,7 @@ MET = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(5, MET))
 def test_draws_meet_the_declared_values_and_no_others(name):
     values, expected = MET[name]
@@ -107,6 +109,7 @@ EXCLUDED = {
 """Declared parts that cannot stand with those that every case has."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(12, DECLARED, kept=2))
 def test_the_matrix_of_a_narrow_subject_has_cases_inside_its_declaration(name):
     supports = DECLARED[name]

@@ -47,6 +47,7 @@ def test_one_step_of_the_probability_drops_that_pair_alone(seed, pair):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_some_probabilities_are_drawn_on_an_edge_of_a_pair():
     drawn = search.draw(cases(Supports(dropout=True, masks=("key_lengths", "query_lengths"))), 300, 0)
     edges = [c for c in drawn if c.dropout not in (0.0, 0.1, 0.5, 0.9)]

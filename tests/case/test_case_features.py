@@ -42,6 +42,7 @@ def test_draws_meet_every_edge_often(drawn, axis):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_bitmaps_of_no_pair_are_drawn():
     met = Counter(case.mask.bitmap.live for case in draw(300, Supports(masks=("bitmap",))) if case.mask.bitmap)
 
@@ -49,6 +50,7 @@ def test_bitmaps_of_no_pair_are_drawn():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_packed_sequences_meet_bands_and_trees():
     supports = Supports(masks=("causal", "window", "packed", "tree"))
     met = Counter(itertools.chain.from_iterable(map(packings, draw(250, supports))))
@@ -87,6 +89,7 @@ NARROW = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_only_supported_cases_are_drawn(name, profile):

@@ -109,6 +109,7 @@ def holds(name, among, has, found):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SHARES)
 def test_draws_have_the_stated_share(drawn, name):
     holds(name, *SHARES[name], drawn)

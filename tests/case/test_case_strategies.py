@@ -132,6 +132,7 @@ NARROW = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NARROW)
 def test_only_supported_cases_are_drawn(name):
     supports = NARROW[name]
@@ -204,6 +205,7 @@ KNOWN = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in COSTLY)) for name in KNOWN]
 )
@@ -217,6 +219,7 @@ def test_known_hard_cases_are_found_and_shrink_to_their_minimum(name):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_siblings_in_a_tree_are_found_and_shrink_to_three_nodes():
     found = find(
         cases(dataclasses.replace(WIDE, masks=("tree",), even_launches=False)),

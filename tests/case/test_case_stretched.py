@@ -68,6 +68,7 @@ def test_lengths_stay_where_long_keys_cost_too_much_or_are_not_declared(given):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_decoding_subject_meets_long_keys_and_others_do_not():
     decoding, other = (search.draw(cases(supports), 200, 5) for supports in (DECODE, Supports(backward=False)))
 

@@ -62,6 +62,7 @@ def failures(kernel, text, *checks):
     return {(v.error, v.output) for v in judge_case(kernel, parse_case(text), checks=checks or None).failures}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("base", "text"),
     [

@@ -40,6 +40,7 @@ def near(count, share, total=MANY):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("case", "exact", "double"),
     [
@@ -103,6 +104,7 @@ def test_a_fuzz_plan_fits_the_budget_and_names_no_check_without_a_question(case)
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_fuzz_plan_costs_at_most_four_passes_and_a_question_about_state():
     calls = []
 

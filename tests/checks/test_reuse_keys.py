@@ -105,6 +105,7 @@ def test_the_same_objects_lie_in_other_memory():
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name",
     [

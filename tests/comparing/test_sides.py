@@ -85,26 +85,45 @@ def compared(*arguments):
     return CliRunner().invoke(main, ["compare", *arguments, "--device", "cpu", "--workers", "1"])
 
 
-@pytest.mark.slow
-def test_two_revisions_are_judged_and_timed_each_with_its_own_modules(project, tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "ROUNDS", 2)
+@pytest.fixture
+def imported_late(project):
+    """Two revisions that differ as those of `project`, of a subject that imports the kernel in its first call."""
     (project / "under_test.py").write_text(LATE)
     for rounded in ("", ".bfloat16().float()"):
         (project / "src/own/kernel.py").write_text(KERNEL.format(rounded=rounded))
         git(project, "commit", "-qam", "imported in the first call")
-    words = ("--subject", "under_test.py:mine", "--cases", "3", "--timings")
-    done = compared("HEAD~1..HEAD", *words, "--out", str(tmp_path / "c"))
+    return project
+
+
+def judged_each(done, out):
+    """The comparison of two revisions, of which each was judged with its own modules."""
     assert done.exit_code == 1, done.output
     assert done.stdout.startswith("DO NOT MERGE\n")
     assert "Changed code: 1 function\n  src/own/kernel.py:attention" in done.stdout
-    document = json.loads((tmp_path / "c/comparison.json").read_text())
+    document = json.loads((out / "comparison.json").read_text())
     assert document["elements"]["rows"][0]["changed"] > 0
+    return document
+
+
+@pytest.mark.slow
+def test_two_revisions_are_judged_each_with_its_own_modules(imported_late, tmp_path):
+    out = tmp_path / "c"
+    judged_each(compared("HEAD~1..HEAD", "--subject", "under_test.py:mine", "--cases", "3", "--out", str(out)), out)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_two_revisions_are_judged_and_timed_each_with_its_own_modules(imported_late, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "ROUNDS", 2)
+    words = ("--subject", "under_test.py:mine", "--cases", "3", "--timings")
+    done = compared("HEAD~1..HEAD", *words, "--out", str(tmp_path / "c"))
+    document = judged_each(done, tmp_path / "c")
     assert (document["speeds"]["evidence"], document["speeds"]["reason"]) == ("cpu", "")
     rows = [(row["shape"]["seq_k"], row["shape"]["dim"], len(row["after_ms"])) for row in document["speeds"]["rows"]]
     assert rows == [(128, 32, 2), (512, 32, 2)]
     assert done.stdout.count("forward fp16 B=1 H=2 N=") == 2
     assert {path.suffix for path in (tmp_path / "c").glob("comparison.*")} == {".html", ".json", ".md"}
-    assert git(project, "worktree", "list").count("\n") == 1
+    assert git(imported_late, "worktree", "list").count("\n") == 1
     said = compared(str(tmp_path / "c"), "--explain", "worst:o:fp16")
     assert said.exit_code == 0, said.output
     assert "flashverify replay 'fv1" in said.stdout

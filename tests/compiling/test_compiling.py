@@ -61,6 +61,7 @@ def bundled(request):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(bundled):
     assert [item.error for item in bundled] == [""] * len(bundled)
     assert {hazard for item in bundled for hazard in item.built.hazards} == set()
@@ -70,6 +71,7 @@ def test_the_bundled_kernels_have_no_hazard_and_compile_for_every_architecture(b
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
     fast = [
         item for item in bundled if item.architecture == "sm_90" and "d=72" not in item.label
@@ -81,7 +83,7 @@ def test_the_fast_paths_hardly_touch_local_memory_inside_their_loops(bundled):
 
 
 @pytest.mark.slow
-def test_planted_hazards_are_found_at_their_line():
+def test_planted_hazards_are_found_at_their_line(found_here):
     names = {"unfilled": "unfilled-load", "overflowing": "int32-offset", "racing": "atomic", "clean": ""}
     found = compiling.compile_subjects([f"{PLANTED}:ALL"], ["sm_90"], only="d=64", workers=1)
 
@@ -146,6 +148,7 @@ def test_a_launch_with_tuples_is_recorded_and_compiled(built):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["fwd_kernel", *(pytest.param(x, marks=pytest.mark.thorough) for x in GRADIENTS)])
 def test_the_walk_through_has_unfilled_loads_and_32_bit_offsets_and_filling_cures_the_first(
     kernel, found_here, monkeypatch
@@ -179,6 +182,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_costs_no_other(built):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_hazard_is_of_the_file_that_is_compiled_not_of_a_like_one_compiled_before(built, tmp_path, monkeypatch):
     file = tmp_path / PLANTED.name
     file.write_text(PLANTED.read_text(encoding="utf-8"), encoding="utf-8")

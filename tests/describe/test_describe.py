@@ -167,6 +167,7 @@ def test_a_subject_that_does_not_exist_is_exit_code_2():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_says_as_json_that_nothing_can_be_drawn(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(

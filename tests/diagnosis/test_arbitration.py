@@ -165,6 +165,7 @@ def test_the_sign_bit_of_a_word_is_said_before_the_last_key_of_tiles():
     assert found.sentence.startswith(found.reading)
 
 
+@pytest.mark.thorough
 def test_a_condition_may_be_a_side_of_the_window():
     ignored = when(lambda p: p.window is not None and p.window[1] is not None, **IGNORED)
     found = named(ignored, FORWARD + "causal=top-left window=*,2")

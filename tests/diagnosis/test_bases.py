@@ -16,6 +16,7 @@ NAMED = ("rescaling-missing", "sink-not-asked-for", "cached-prefix-tail-dropped"
 """Those that are put to the whole diagnosis as well."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "text", "defect"),
     fast_one_in(3, (pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),
@@ -38,6 +39,7 @@ def test_a_planted_defect_is_named(name, text, defect):
     assert named(planted(**defect), text).name == name
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "text", [CASE, MANY + "causal=top-left klen=3,7", CASE.replace("seq_k=7", "seq_k=0"), CASE + "bias=full softcap=1"]
 )

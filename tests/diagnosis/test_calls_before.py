@@ -86,6 +86,7 @@ def test_what_the_calls_compute_that_are_wrong_in_turn_is_said():
     assert "The wrong ones compute so: the causal mask is ignored" in found.sentence
 
 
+@pytest.mark.thorough
 def test_what_a_call_computes_after_others_is_said_where_it_is_of_no_call():
     class ScaleAfterOtherRows(Following):
         def changed(self, problem, last):
@@ -99,6 +100,7 @@ def test_what_a_call_computes_after_others_is_said_where_it_is_of_no_call():
     assert "Then it computes so: the logits are not scaled" in found.sentence
 
 
+@pytest.mark.thorough
 def test_the_calls_after_which_one_is_wrong_are_said_where_nothing_explains_it():
     found = named(UnknownAfterOtherRows(), SMALL)
 
@@ -141,25 +143,44 @@ def test_a_subject_that_follows_the_call_before_is_suspected_of_what_differs(sub
     assert follows_another(subject(), parse_case(f"{CASE} window=3,2"), Clock().end(SECONDS)) == what
 
 
-@pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        (lambda _: (), "the first call of the process with dropout"),
-        (lambda problem: problem.q.shape[1], "the first call with its number of query heads"),
-    ],
-)
-def test_draws_of_the_first_call_are_named(alone, key, words):
-    subject = SeedOfTheFirst(key, alone=alone)
+FIRST_CALLS = [
+    (lambda _: (), "the first call of the process with dropout"),
+    (lambda problem: problem.q.shape[1], "the first call with its number of query heads"),
+]
+
+
+def after_other_calls(subject):
+    """A case of which the subject computed others before."""
     first, *others, case = (parse_case(f"{CASE} dropout=0.5".replace("seed=1", f"seed={n}")) for n in (5, 6, 7))
     other = dataclasses.replace(first, heads_q=4, values=dataclasses.replace(first.values, seed=9))
     for each in (other, first, *others):
         judge_case(subject, each, Plan(checks=("accuracy",)))
-    verdict = judge_case(subject, case, Plan(checks=("accuracy",))).failures[0]
-    found = diagnose(subject, case, verdict, seconds=SECONDS)
+    return case
 
+
+def is_of_the_first_call(found, alone, words):
     assert found.name == ("stale-dropout-seed-alone" if alone else "stale-dropout-seed")
     assert words in found.sentence
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(("key", "words"), FIRST_CALLS)
+def test_draws_of_the_first_call_are_named(alone, key, words):
+    subject = SeedOfTheFirst(key, alone=alone)
+    case = after_other_calls(subject)
+    verdict = judge_case(subject, case, Plan(checks=("accuracy",))).failures[0]
+
+    is_of_the_first_call(diagnose(subject, case, verdict, seconds=SECONDS), alone, words)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(("key", "words"), FIRST_CALLS)
+def test_draws_of_the_first_call_are_those_of_the_draws_that_were_made_for_it(alone, key, words):
+    subject = SeedOfTheFirst(key, alone=alone)
+    case = after_other_calls(subject)
+
+    is_of_the_first_call(of_a_later_call(subject, case, SECONDS, Clock()), alone, words)
 
 
 def test_draws_that_are_wrong_in_another_way_are_those_of_no_first_call():

@@ -80,6 +80,7 @@ def test_nothing_is_said_where_not_all_semantics_were_tried():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_sentence_has_what_the_wrong_elements_hold(monkeypatch):
     monkeypatch.setattr(arbitration, "readings", lambda *_: Readings())
     subject = SomeRows()

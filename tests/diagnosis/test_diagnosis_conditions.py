@@ -7,6 +7,8 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.attribution import attributed
+from flashverify.diagnosis.description import described
+from flashverify.diagnosis.trials import Trials
 from flashverify.judge.record import Diagnosis
 from flashverify.subjects.interface import Forward
 from tests.diagnosis.conditional import gradient_where, group, products, rows_where, size, when, where
@@ -117,7 +119,7 @@ CASES = [
 # Another relation or tile of a feature or place that is kept.
 REPEATED = {
     "seq_k < 40", "dlse == yes", "seq_q > seq_k", "key_tile[32] == last", "sequences >= 2", "window == yes", "gap >= 1",
-    "room_q >= 64", "head >= 1",
+    "room_q >= 64", "head >= 1", "dim_qk == 128", "dtype == bf16", "sink == yes", "key_tile[64] == last", "rows > keys", "channel >= 64", "member == 0", "seq_k % 64 != 0",
 }  # fmt: skip
 
 
@@ -159,6 +161,7 @@ def noisy(self, o, z, v, lse):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_under_a_condition_is_described_by_it():
     found = named(when(lambda p: p.q.shape[2] > p.k.shape[2], output=noisy), size(FORWARD, seq_q=9))
     assert found.name == ""
@@ -192,17 +195,28 @@ def test_a_place_is_asked_of_attribution_too():
     assert not attributed(everywhere, case, first_failure(everywhere, case), known)
 
 
+class Launched(Plain):
+    """Right with one of two tiles."""
+
+    supports = replace(Plain.supports, launch=(("tile", (16, 32)),))
+
+    def forward(self, problem):
+        right = Plain.forward(self, problem)
+        if dict(problem.case.launch).get("tile") == 32:
+            return right
+        return Forward(noisy(self, right.o, None, None, None), right.lse, right.saved)
+
+
+def test_a_launch_parameter_that_makes_it_right_is_described():
+    trials = Trials(Launched(), 300.0)
+    sentence, conditions = described(trials, trials.scene(parse_case(FORWARD)), "o")
+
+    assert "is right with tile = 32" in sentence or "launch.tile" in " ".join(map(str, conditions))
+
+
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_launch_parameter_that_makes_it_right_is_said():
-    class Launched(Plain):
-        supports = replace(Plain.supports, launch=(("tile", (16, 32)),))
-
-        def forward(self, problem):
-            right = Plain.forward(self, problem)
-            if dict(problem.case.launch).get("tile") == 32:
-                return right
-            return Forward(noisy(self, right.o, None, None, None), right.lse, right.saved)
-
     found = named(Launched(), FORWARD)
     assert found.name == ""
     assert "is right with tile = 32" in found.sentence or "launch.tile" in " ".join(found.conditions)

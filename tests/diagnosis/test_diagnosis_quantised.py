@@ -110,6 +110,7 @@ def test_codes_that_are_read_wrongly_are_what_their_hypothesis_says(monkeypatch,
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_diagnosis_names_the_operand_whose_scale_is_missing():
     subject, case = plain("folded", q_scales=torch.ones_like), parse_case(f"{SHAPE} quantised=e4m3/token/varied/q")
     verdict = judge_case(subject, case, Plan.only("accuracy", case)).failures[0]

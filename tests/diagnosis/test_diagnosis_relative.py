@@ -176,6 +176,7 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "text", "defect"),
     [pytest.param(*x.values, id=x.id, marks=[pytest.mark.thorough] * (x.id not in _WHOLE)) for x in EVERY],

@@ -107,6 +107,7 @@ def said(subject, case, output):
     return values_elsewhere(trials, scene, output)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("place", fast_one_in(3, MOVED))
 def test_the_place_whose_values_stand_there_is_said(place):
     sentences = said(*MOVED[place])

@@ -78,17 +78,19 @@ def asked(subject, *texts):
 @pytest.mark.parametrize(
     ("subject", "texts", "name", "words"),
     [
-        (
+        pytest.param(
             lambda: OfTheFirst(lambda p: p.window, window, sides),
             ("window=5,*", "window=2,4", "window=3,1"),
             "stale-window",
             "the first one with a window on the same sides",
+            marks=pytest.mark.thorough,
         ),
-        (
+        pytest.param(
             lambda: OfTheFirst(lambda p: p.window and p.window[0] is not None, left_side),
             ("window=*,1", "window=5,2", "window=2,4", "window=3,1"),
             "stale-window-left",
             "the first call of the process that has one",
+            marks=pytest.mark.thorough,
         ),
         (
             lambda: OfTheFirst(lambda p: p.softcap, cap, lambda p: p.k.shape[1]),
@@ -96,11 +98,12 @@ def asked(subject, *texts):
             "stale-softcap",
             "the first one with its number of kv heads",
         ),
-        (
+        pytest.param(
             lambda: OfTheFirst(lambda p: p.sink is not None, sink, lambda p: p.q.shape[1]),
             ("sink=yes", "sink=yes"),
             "stale-sink",
             "the first call of the process that has one",
+            marks=pytest.mark.thorough,
         ),
     ],
 )
@@ -149,6 +152,7 @@ def test_what_a_kernel_does_always_is_of_no_first_call(methods, text):
     assert of_the_first_call(subject, case, Clock().end(SECONDS), certain=False) is None
 
 
+@pytest.mark.thorough
 def test_a_thing_that_any_other_call_would_explain_as_well_is_not_said_to_be_kept():
     """A row without a live block is dense: it computes as any pattern that has one would make it."""
     subject = planted(live=lambda s, p, live: live | ~live.any(-1, keepdim=True))
@@ -158,7 +162,10 @@ def test_a_thing_that_any_other_call_would_explain_as_well_is_not_said_to_be_kep
     assert not diagnose(subject, case, verdict, seconds=3.0).name.startswith("stale")
 
 
-@pytest.mark.parametrize(("answer", "name"), [(True, ""), (False, "stale-sink"), (None, "stale-sink")])
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [(True, ""), *(pytest.param(x, "stale-sink", marks=pytest.mark.thorough) for x in (False, None))],
+)
 def test_a_first_call_of_another_process_that_fails_so_refutes(answer, name):
     subject = OfTheFirst(lambda p: p.sink is not None, sink, lambda p: p.q.shape[1])
     case, verdict = asked(subject, "sink=yes", "sink=yes")

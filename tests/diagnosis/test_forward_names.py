@@ -77,6 +77,7 @@ def scenes(subject, text):
             yield look(subject, larger)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("number", "name", "text", "defect"),
     fast_one_in(8, (pytest.param(n, *x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),

@@ -131,6 +131,7 @@ REPEATED = ("the last rows of dK", "a distance of the table", "dsink without the
 """The places of test_gradient_readings.py, test_gradient_sums.py and test_gradient_families.py, in other outputs."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(4, thorough_in(REPEATED, PLANTED)))
 def test_a_planted_effect_is_said(name):
     build, text, words = PLANTED[name]

@@ -135,6 +135,7 @@ REPEATED = (
 """Another mean, another place of a head, another step that is missing at some pairs, and one that is missing in some cases."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", thorough_in(REPEATED, PLANTED))
 def test_a_planted_sum_is_said(name):
     text, methods, words = PLANTED[name]
@@ -150,6 +151,7 @@ def _by_tiles(s):
     return -(-s.q.shape[2] // 40)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -187,6 +189,7 @@ def test_the_detail_of_a_name_is_one_that_explains_every_case():
     assert (first.semantics.name, first.detail) == ("dsink-of-some-rows", "of the first tile of 64")
 
 
+@pytest.mark.thorough
 def test_a_group_of_another_size_tells_which_head_is_lost():
     """With three heads the first one lost and the last two kept are the same."""
 

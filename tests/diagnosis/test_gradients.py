@@ -27,6 +27,7 @@ RIGHT = (
 )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "text", "defect"), fast_one_in(4, IDS))
 def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
     subject, case = planted_gradient(defect), parse_case(text)
@@ -38,6 +39,7 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, text, defect):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "text", "defect"), fast_one_in(1, (x for x in IDS[::8] if x.values[0] != REFUTED), kept=6)
 )  # a whole diagnosis takes seconds
@@ -76,11 +78,12 @@ def test_a_defect_that_is_another_one_on_half_of_the_cases_nearby_gets_no_name()
         same = (case.mask, case.logits, case.storage, case.dtype) == (plain.mask, plain.logits, plain.storage, "fp32")
         s.dq = s.dq * (2 if same and case.dim_qk < 64 and 64 not in (case.seq_q, case.seq_k) else 3)
 
-    found = named(planted_gradient({"at_end": other}), CASE, seconds=10)
+    found = named(planted_gradient({"at_end": other}), CASE, seconds=5)
     assert (found.name, found.also) == ("", ()), found
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_name_that_a_case_without_the_feature_refutes_does_not_stand_beside_the_right_one():
     """Over two sequences a mean is half of a sum; over one it is the sum."""
     (text, defect) = next((text, defect) for name, text, defect in DEFECTS if name == REFUTED)

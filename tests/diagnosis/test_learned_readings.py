@@ -17,7 +17,8 @@ from flashverify.diagnosis.readings.masks.extents import visible_extents
 from flashverify.diagnosis.readings.masks.pattern_blocks import hidden_blocks
 from flashverify.diagnosis.readings.masks.rules import Rule
 from flashverify.diagnosis.readings.unread import unread_inputs
-from flashverify.diagnosis.readings.weights.effect import declared_effect
+from flashverify.diagnosis.readings.weights.dependences import logits_depend
+from flashverify.diagnosis.readings.weights.effect import declared_effect, effect_of
 from flashverify.diagnosis.readings.weights.learned_draws import learned_draws
 from flashverify.diagnosis.readings.weights.value_terms import roundest
 from flashverify.diagnosis.related_cases import windows
@@ -107,6 +108,7 @@ READ = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("defect", "text", "sentence"), [pytest.param(*x, id=x[2]) for x in READ])
 def test_what_is_learned_is_said(defect, text, sentence):
     found = read(type("Planted", (NothingFar if "buckets" in defect else Plain,), defect)(), text)
@@ -114,6 +116,7 @@ def test_what_is_learned_is_said(defect, text, sentence):
     assert sentence in found
 
 
+@pytest.mark.thorough
 def test_errors_of_precision_are_no_row_sums():
     def output(self, o, z, v, lse):
         return o * (1 + 2e-3 * (torch.arange(o.shape[2]) % 3 - 1).unsqueeze(-1))
@@ -207,6 +210,7 @@ def not_rescaled_as_the_first_row():
     return planted(**online(change))
 
 
+@pytest.mark.thorough
 def test_rows_that_are_rescaled_together_are_read():
     found = read(not_rescaled_as_the_first_row(), FORWARD.replace("seq_q=14 seq_k=33", "seq_q=20 seq_k=70"))
 
@@ -304,6 +308,7 @@ def test_hidden_blocks_are_said_without_a_stray_comma():
     assert Rule(first, within=first).words.startswith("keys of the first block, where that is dead, in ")
 
 
+@pytest.mark.thorough
 def test_sinks_that_are_another_function_are_said():
     found = read(planted(sinks=torch.sin), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=6 heads_kv=6") + "sink=yes")
 
@@ -322,33 +327,49 @@ def rational(z, cap):
     return cap * x * (27 + x * x) / (27 + 9 * x * x)
 
 
-@pytest.mark.parametrize(
-    ("defect", "more", "words"),
-    [
-        pytest.param(
-            {"cap": lambda s, z, cap: rational(z, cap)},
-            "softcap=1",
-            "the scaled product, both in units of the cap,",
-            marks=pytest.mark.thorough,
-        ),
-        (
-            {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
-            "alibi=yes",
-            "the distance, in units of ALiBi's slope",
-        ),
-    ],
-)
+FUNCTIONS = [
+    (
+        {"cap": lambda s, z, cap: rational(z, cap)},
+        "softcap=1",
+        "the scaled product, both in units of the cap,",
+    ),
+    (
+        {"alibi": lambda s, d: 3 * d.abs().sqrt() + d % 3},
+        "alibi=yes",
+        "the distance, in units of ALiBi's slope",
+    ),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("defect", "more", "words"), FUNCTIONS)
 def test_what_wrong_logits_are_a_function_of_is_said(defect, more, words):
     found = read(planted(**defect), FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4") + more)
 
     assert found[0].startswith(f"The logits in effect are off by a function of {words} alone: ")
 
 
+@pytest.mark.parametrize(("defect", "more", "words"), FUNCTIONS)
+def test_a_function_that_wrong_logits_are_off_by_is_learned_of_two_cases(defect, more, words):
+    texts = [
+        FORWARD.replace("heads_q=2 heads_kv=2", "heads_q=4 heads_kv=4").replace("seq_q=", f"seed={seed} seq_q=") + more
+        for seed in (1, 2)
+    ]
+    wrong, right = (
+        [effect_of(trials, trials.scene(parse_case(text))) for text in texts]
+        for trials in (Trials(planted(**defect), 300), Trials(Plain(), 300))
+    )
+
+    (said,) = logits_depend(wrong)
+    assert said.words.startswith(f"the logits in effect are off by a function of {words} alone: ")
+    assert logits_depend(right) == []
+
+
 def test_logits_that_are_off_by_noise_depend_on_nothing():
     def cap(self, z, cap):
         return z + 0.3 * torch.randn(z.shape, generator=torch.Generator().manual_seed(z.numel()), dtype=z.dtype)
 
-    assert not any("a function of" in each for each in read(planted(cap=cap), FORWARD + "softcap=1", 5))
+    assert not any("a function of" in each for each in read(planted(cap=cap), FORWARD + "softcap=1", 3))
 
 
 def test_rows_whose_weights_have_one_factor_are_told_by_what_they_share():

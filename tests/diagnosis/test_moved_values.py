@@ -115,6 +115,7 @@ def said(found, words):
     return any(each.startswith(words) for each in found)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("defect", "words"), [pytest.param(*x, id=x[1][:60]) for x in READ])
 def test_where_v_is_read_is_said(defect, words):
     lengths = type("Full", (Plain,), defect)
@@ -123,6 +124,7 @@ def test_where_v_is_read_is_said(defect, words):
     assert said(found, words), found
 
 
+@pytest.mark.thorough
 def test_a_factor_of_each_row_is_said_by_what_it_depends_on():
     found = read(LogOfKeys(), NARROW)
 
@@ -201,6 +203,7 @@ def test_an_lse_without_the_mean_of_k_is_said():
     assert said(found, "The LSE lacks the scaled product of the row's q with the mean of K"), found
 
 
+@pytest.mark.thorough
 def test_hidden_keys_in_o_alone_are_no_other_values():
     """The mask is wrong in O alone, and V is read where it should be."""
 

@@ -45,7 +45,7 @@ def test_a_description_that_fails_takes_nothing_else_away(monkeypatch, capsys):
     monkeypatch.setattr(diagnosing, "described", described)
     subject = planted(scale=lambda self, problem: 1.37 * problem.scale)
     case = parse_case(TEXT)
-    found = diagnosing.diagnose(subject, case, first_failure(subject, case), seconds=5)
+    found = diagnosing.diagnose(subject, case, first_failure(subject, case), seconds=2)
     assert found.place
     assert "What it depends on was not found out." in found.sentence
     assert "describing the failure failed: RuntimeError: planted" in capsys.readouterr().err

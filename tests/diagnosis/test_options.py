@@ -105,12 +105,14 @@ def test_keys_of_a_page_are_a_place():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_keys_of_page_zero_that_are_read_as_zeros_are_named_with_their_page():
     found = named(zeros_of_page(0)(), PAGED.replace("backward=no", "backward=no seed=3"))
     assert (found.name, found.conditions) == ("keys-as-zeros", ("page == 0",))
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cap_that_is_left_out_where_it_is_large_is_named_with_its_size():
     subject = planted(cap=lambda _self, z, cap: z if cap >= 8 else cap * torch.tanh(z / cap))
     found = named(subject, FORWARD + "softcap=30")
@@ -223,6 +225,7 @@ def test_answers_are_the_same_without_a_screening(more, monkeypatch):
             assert [Claim(each).answer(plain) for each in SEMANTICS[::7]] == with_it
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("more", "methods", "sentence"),
     [

@@ -32,6 +32,7 @@ def failure(subject, text):
     return case, judge_case(subject, case, Plan.only("accuracy", case)).failures[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("alone", "kept", "asked"),
     [(True, True, []), (True, False, []), (False, True, ["state"]), (None, True, ["state"]), (None, False, ["state"])],

@@ -39,6 +39,7 @@ class TwoParts(Divided):
         return z.amax(-1) + torch.stack(shares).logsumexp(0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("subject", "words"),
     [

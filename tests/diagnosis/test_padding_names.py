@@ -42,6 +42,7 @@ def named(subject):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_keys_of_the_first_sequence_are_not_taken_for_padding():
     assert named(FirstKeys()).name == "batch-first"
 

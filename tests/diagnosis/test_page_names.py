@@ -6,6 +6,7 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis.telling_cases import telling
 from tests.diagnosis.option_defects import PAGED, of_pages
 from tests.diagnosis.test_diagnosis import named
+from tests.fast_tier import thorough_in
 
 FEW = PAGED.replace("seq_k=70", "seq_k=9")
 LOST = {
@@ -23,7 +24,8 @@ def test_cases_that_tell_pages_apart_differ_in_how_full_the_last_page_is_and_in_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LOST)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", thorough_in(("partial-last-page-missing",), LOST))
 def test_a_last_page_that_is_lost_has_one_name(name):
     found = named(of_pages(LOST[name])(), FEW)
 

@@ -112,6 +112,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("said", "text", "defect"),
     fast_one_in(3, (pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),
@@ -145,6 +146,7 @@ def test_a_wrong_width_of_tiles_is_warned_of():
     assert "block_n=16" in found.form
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "defect",
     [

@@ -34,6 +34,7 @@ KEPT = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("more", "defect", "said"), [pytest.param(*x, id=x[2]) for x in KEPT])
 def test_a_setting_of_too_few_bits_is_said(more, defect, said):
     subject, case = planted(**defect), parse_case(TEXT + more)

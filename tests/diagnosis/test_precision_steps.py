@@ -113,6 +113,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("said", "text", "defect"),
     fast_one_in(3, (pytest.param(*x, id=f"{x[0]}-{n}") for n, x in enumerate(DEFECTS))),

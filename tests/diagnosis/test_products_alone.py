@@ -44,6 +44,7 @@ DEFECTS = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("said", "defect"), fast_one_in(2, (pytest.param(*x, id=f"{n}") for n, x in enumerate(DEFECTS)), kept=2)
 )

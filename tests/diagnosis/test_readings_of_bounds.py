@@ -47,6 +47,7 @@ READ = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("defect", "mask", "sentence"), fast_one_in(1, (pytest.param(*x, id=x[1]) for x in READ), kept=2)
 )

@@ -87,7 +87,9 @@ def of_heads(k, to):
             ["V is read as (scale of kv head h // Hkv for query head h) * code"],
         ),
         pytest.param(
-            lambda _, k, v: (of_heads(k, lambda h, heads: (5 * h) // 3 % heads), v), [], marks=pytest.mark.slow
+            lambda _, k, v: (of_heads(k, lambda h, heads: (5 * h) // 3 % heads), v),
+            [],
+            marks=[pytest.mark.slow, pytest.mark.thorough],
         ),
     ],
     ids=["K", "V", "an order without a name"],

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import pytest
 import torch
 
 from flashverify.case import parse_case
@@ -32,6 +33,7 @@ def test_rows_that_see_no_key_and_count_every_one_are_no_matter_of_heads():
     )
 
 
+@pytest.mark.thorough
 def test_keys_that_a_sequence_without_keys_sees_are_no_matter_of_heads():
     class LengthZeroMeansAll(Plain):
         def forward(self, problem):

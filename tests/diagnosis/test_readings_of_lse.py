@@ -81,6 +81,7 @@ def read(other, text=CASE):
     return readings(trials, scene, "lse").sentences
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("words", fast_one_in(2, SAID))
 def test_of_which_keys_and_rows_an_lse_is_is_said(words):
     found = read(SAID[words])
@@ -99,13 +100,14 @@ def test_an_lse_that_is_read_where_heads_stand_by_member_is_told_from_one_that_i
     assert any("the order (kv head, member) gives, read where heads stand by (member, kv head)" in x for x in found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "other",
     [
         pytest.param(
             lambda s, z, lse: lse + torch.arange(lse.shape[2]).double().sin(),
             id="a number of each row",
-            marks=pytest.mark.slow,
+            marks=[pytest.mark.slow, pytest.mark.thorough],
         ),
         pytest.param(lambda s, z, lse: 0.5 * (lse + lse.flip(2)), id="a mean of two rows"),
     ],

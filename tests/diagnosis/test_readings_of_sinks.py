@@ -39,6 +39,7 @@ class Limited(Plain):
         return sink.clamp(min=-0.5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("subject", "more", "words"),
     [

@@ -155,6 +155,7 @@ def test_what_is_taken_from_another_row_is_named_with_its_place(subject, case, n
     assert place in found.sentence
 
 
+@pytest.mark.thorough
 def test_a_place_that_is_the_same_on_no_case_is_not_named():
     class Changing(Plain):
         """Q of the next head on even numbers of rows, of the first one of the group on odd ones."""
@@ -164,7 +165,7 @@ def test_a_place_that_is_the_same_on_no_case_is_not_named():
             q = problem.q.flip(1) if even else of(problem, problem.q)
             return super().forward(dataclasses.replace(problem, q=q))
 
-    assert named(Changing(), FORWARD, seconds=8).name != "queries-of-other-rows"
+    assert named(Changing(), FORWARD, seconds=4).name != "queries-of-other-rows"
 
 
 class MirroredKeys(Plain):
@@ -220,6 +221,7 @@ class HeadsOfKInWholeTiles(Plain):
         return super().forward(dataclasses.replace(problem, k=flat[at].view(k.shape)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("subject", "case", "detail"),
     [

@@ -73,6 +73,7 @@ def diagnosed(subject, case, question, seconds=SECONDS):
     return diagnose(subject, parse_case(case), verdict, seconds=seconds)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(4, thorough_in(REPEATED, KEPT)))
 def test_what_is_kept_is_named(name):
     build, case, question = KEPT[name]
@@ -107,6 +108,7 @@ def test_a_right_subject_gets_no_name():
     assert found.sentence.startswith("Asked once more, the check does not fail")
 
 
+@pytest.mark.thorough
 def test_a_failure_about_values_that_a_later_call_alone_shows_is_named():
     subject = a_thing("key_lengths", key=lambda problem: problem.q.shape[0])
     first, case = (parse_case(f"{FORWARD} klen={lengths}") for lengths in ("5,7", "7,2"))
@@ -153,6 +155,7 @@ def test_a_state_is_suspected_where_the_batch_cannot_change(monkeypatch, batch):
     assert found.name == "stale-softcap"
 
 
+@pytest.mark.thorough
 def test_what_goes_by_heads_alone_is_named_though_every_size_was_asked():
     subject = a_thing("sink", key=lambda problem: problem.q.shape[1])
     case = parse_case(f"{FORWARD} sink=yes")
@@ -203,7 +206,7 @@ def test_a_failure_of_determinism_is_told_in_its_words(kind):
     case = parse_case("fv1 batch=2 seq_q=6 seq_k=7 dtype=fp32 backward=no")
     subject = make(function, contract=Contract(deterministic=True, batch_invariant=True))
     failures = judge_case(subject, case, Plan.only("determinism", case)).failures
-    found = diagnose(subject, case, failures[0], seconds=3.0)
+    found = diagnose(subject, case, failures[0], seconds=1.0)
 
     assert found.name == ""
     assert found.sentence.startswith(
@@ -212,6 +215,7 @@ def test_a_failure_of_determinism_is_told_in_its_words(kind):
     assert found.place.startswith("o fails")
 
 
+@pytest.mark.thorough
 def test_a_failure_of_a_launch_is_diagnosed_with_that_launch():
     def function(p):
         o, lse = attention(p)

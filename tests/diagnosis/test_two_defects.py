@@ -27,6 +27,7 @@ def verdict_of(subject, case, output):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "output", "text", "defects"), fast_one_in(1, (pytest.param(*x) for x in PAIRS), kept=2)
 )

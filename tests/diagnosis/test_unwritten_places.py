@@ -61,6 +61,7 @@ def _by_chance(_problem, shape):
     return torch.rand(shape, generator=torch.Generator().manual_seed(shape[2])) < 0.5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("output", "text", "where", "words"),
     [

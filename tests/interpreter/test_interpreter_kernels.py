@@ -67,11 +67,9 @@ def own_runs(dtype, name):
     return results
 
 
-# A case with each part and its own sizes, in the dtypes in turn; the others, of which each part is in one of these, are thorough.
+# A case of each dtype, with a mask and with tiles of other sizes; the others are thorough.
 OF_STOCK = (
-    ("tree", torch.float16),
     ("causal with lengths", torch.float32),
-    ("lengths", torch.float32),
     ("wide", torch.float16),
 )
 STOCK = [
@@ -100,6 +98,7 @@ def test_the_same_bits_stock_alone_and_in_lockstep(dtype, name, stock_run, monke
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "unit", "name"),
     [  # the order of sums depends on shapes alone

@@ -152,7 +152,7 @@ def test_an_old_version_is_refused(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_a_process_that_compiles_is_refused(late):
     code = (
         "import os\n"

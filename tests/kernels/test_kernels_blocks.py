@@ -26,6 +26,7 @@ def test_patterns_agree_with_the_definition(make_case, blocks, rows, keys, batch
     case.check(seen, blocks=BlockMask.from_bool(live, rows, keys), config=blocks(16, 16))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 @pytest.mark.parametrize(("causal", "window"), [(None, (None, None)), ("bottom-right", (None, None)), (None, (20, 9))])
 def test_a_pattern_of_half_precision_meets_every_other_part(make_case, see, blocks, causal, window, share):

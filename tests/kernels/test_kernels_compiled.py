@@ -55,6 +55,7 @@ TRACED = {"causal", "window", "lengths", "tree", "bitmap", "relative", "dropout"
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("variant", "dtype", "layout"),
     [pytest.param(*x, marks=[] if x[0] in TRACED else [pytest.mark.thorough]) for x in COMPILED],
@@ -71,6 +72,7 @@ def test_compiled_attention_is_the_eager_one(variant, dtype, layout):
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("variant", ["plain", "causal", "tree"])
 def test_compiled_packed_attention_is_the_eager_one(variant):
     cu_q, cu_k = lengths(0, 4, 6), lengths(0, 9, 20)
@@ -140,6 +142,7 @@ def test_offsets_of_dropout_do_not_compile_anew_without_end():
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "variant",
     [

@@ -28,6 +28,7 @@ def test_kinds_of_mask_are_refused_by_name():
 
 
 # Tiles larger than the problem, unequal tiles both ways, tiles that do not divide the lengths.
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("block", [(16, 16), (16, 64), (64, 16), (32, 128), (128, 32)])
 @pytest.mark.parametrize("causal", [None, "top-left", "bottom-right"])
 def test_all_tile_sizes_agree_with_the_definition(make_case, see, blocks, block, causal):

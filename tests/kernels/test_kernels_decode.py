@@ -9,6 +9,7 @@ from flashverify_kernels import Bitmap
 from tests.kernels.decode_reference import INF, SMALL, agree, close, exact, ints, paged, run, same, visible
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("n_splits", [None, 1, 3])
 @pytest.mark.parametrize(("sq", "sk", "d", "dv"), [(1, 1, 8, 8), (1, 300, 64, 32), (3, 129, 40, 72), (2, 70, 256, 128)])

@@ -153,11 +153,13 @@ def wrong(problem, **pattern):
     return [name for name, x in right.items() if not x.all()]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("problem", fast_one_in(4, PROBLEMS, ids=str))
 def test_walks_give_exact_attention_and_all_groups_of_warps_pass_the_same_tiles(problem):
     assert wrong(problem) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("problem", fast_one_in(4, PATTERNS, ids=str))
 def test_walks_of_live_blocks_give_exact_attention(problem):
     problem, size, share = problem

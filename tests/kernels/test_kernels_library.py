@@ -30,6 +30,7 @@ COMPILED_ALONE = {"window", "lengths", "tree", "dropout"}
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "variant", [pytest.param(x, marks=[pytest.mark.thorough] * (x in COMPILED_ALONE)) for x in VARIANTS]
 )

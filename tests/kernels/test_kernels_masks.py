@@ -16,6 +16,7 @@ def forest(nodes, seed):
 
 
 # Tiles of 16x32 and 32x16 make both axes several tiles long at small sizes; sizes sit on and around the tile edges.
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("block", fast_one_in(3, [(16, 32), (32, 16), (16, 16)], ids=str, kept=2))
 @pytest.mark.parametrize(("sq", "sk"), [(33, 33), (50, 17), (17, 65), (32, 64)])

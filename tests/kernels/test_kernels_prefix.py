@@ -17,6 +17,7 @@ def int32(*values):
     return torch.tensor(values, dtype=torch.int32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("size", fast_one_in(3, [(16, 32), (16, 16), (32, 16)], ids=str, kept=2))
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_prefixes_of_every_length_agree_with_the_definition(make_case, see, bloc
     case.check(visible, causal=causal, prefix_lengths=int32(*prefix), config=blocks(*size))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("left", [0, 7, 40])
 def test_the_left_side_of_a_window_hides_keys_of_the_prefix(make_case, see, blocks, causal, left):

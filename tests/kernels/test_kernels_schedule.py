@@ -99,6 +99,7 @@ BANDS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("block", fast_one_in(3, [(16, 32), (32, 16), (16, 16)], ids=str, kept=2))
 @pytest.mark.parametrize(("mask", "low", "high", "prefix", "bits_start"), BANDS)
 @pytest.mark.parametrize(("sq", "k_end"), [(1, 1), (40, 64), (64, 33), (100, 90), (70, 0), (0, 70)])

@@ -13,6 +13,7 @@ from tests.fast_tier import fast_one_in
 from tests.kernels.terms_reference import MASKS, TERMS, check, compare, masked, problem, reference, run, slopes
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", fast_one_in(3, [torch.float32, torch.float16, torch.bfloat16], ids=str, kept=2))
 @pytest.mark.parametrize("term", TERMS)
 def test_every_term_agrees_with_autograd(blocks, term, dtype):

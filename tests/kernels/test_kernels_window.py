@@ -21,6 +21,7 @@ def equal(got, wanted):
 
 
 # Windows narrower than a tile, about one and several tiles wide, one-sided, and of the diagonal alone.
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("causal", CAUSAL)
 @pytest.mark.parametrize("window", fast_one_in(2, [(5, 3), (0, 0), (40, None), (None, 20), (33, 15)], ids=str))
 @pytest.mark.parametrize(("sq", "sk"), [(50, 70), (70, 33)])

@@ -19,7 +19,7 @@ def interpreter():
         yield
 
 
-# Each hunt builds and records a package of kernels: `make test` keeps one in twelve, and the fast tests one in twenty-four.
+# Each hunt builds and records a package of kernels: `make test` keeps one in twelve, the fast tests half of these.
 # A defect that no case of the corpus shows costs hundreds of draws: the first such one is kept.
 DRAWN = [m for m in BANK if known().get(m.name, (0, ""))[0]]
 OF_THE_CORPUS = fast_one_in(24, (pytest.param(m, id=m.name) for m in BANK if m not in DRAWN), kept=12)

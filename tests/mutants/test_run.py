@@ -178,6 +178,7 @@ run_mutants(config(pathlib.Path({out!r}), {names!r}, workers=1))
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     out, names = tmp_path / "run", ["shown", "raising", "hanging", "harmless"]
     code = CHILD.format(here=str(HERE), out=str(out), names=names)

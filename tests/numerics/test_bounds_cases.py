@@ -94,6 +94,7 @@ def test_bounds_of_drawn_cases(case: Case) -> None:
     require_sound(case, FORMS[case.values.seed % len(FORMS)])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", fast_one_in(3, DTYPES, kept=2))
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ IN_REGIMES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("regime", "dtype"), IN_REGIMES)
 def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
     other = OTHERS[(REGIMES.index(regime) + len(NAMES[dtype]) * (dtype == torch.bfloat16)) % len(OTHERS)]
@@ -78,6 +79,7 @@ def test_every_form_in_every_regime(regime: str, dtype: torch.dtype) -> None:
         assert_clean(measure(kernel, q, k, v, do, scale=scale, vis=vis, dlse=dlse, form=form))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("regime", REGIMES)
 def test_truncating_matrix_unit(regime: str) -> None:
     for dtype in (torch.float16, torch.bfloat16):

@@ -25,6 +25,7 @@ RARE = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fixed", fast_one_in(3, RARE, ids="-".join))
 def test_a_form_that_is_seldom_met_holds(fixed: dict[str, object]) -> None:
     for number in range(2):

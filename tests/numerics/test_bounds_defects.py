@@ -11,6 +11,7 @@ from tests.numerics.regimes import draw
 N, D = 256, 64
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 @pytest.mark.parametrize(
     ("defect", "outputs", "fp16", "bf16"),

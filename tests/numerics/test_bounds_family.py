@@ -17,6 +17,7 @@ def over(ratios: dict[str, float]) -> dict[str, float]:
     return {name: x for name, x in ratios.items() if name not in ("exempt", "vague") and not x <= 1}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("part", fast_one_in(4, range(8), kept=2))
 def test_any_combination(part: int) -> None:
     for seed in range(100 * part, 100 * part + 25):
@@ -24,6 +25,7 @@ def test_any_combination(part: int) -> None:
         assert not over(measure(drawn.kernel, *drawn.tensors, **drawn.options)), seed
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("feature", fast_one_in(3, FEATURES))
 def test_every_feature_alone(feature: str) -> None:
     for seed, regime in enumerate(REGIMES):

@@ -15,6 +15,7 @@ from tests.numerics.regimes import draw
 B, H, N, D = 2, 4, 128, 64
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", fast_one_in(2, [torch.float16, torch.bfloat16], ids=str))
 @pytest.mark.parametrize(
     ("defect", "feature", "outputs", "fp16", "bf16"),

@@ -95,6 +95,7 @@ SHAPES = (
 )
 
 
+@pytest.mark.one_in(3)
 @both
 @pytest.mark.parametrize(
     "regime",

@@ -92,6 +92,7 @@ def _bounds(text: str, form: Form) -> dict[str, OutputBound]:
     return {mode + name: bound for mode, pairs in every.items() for name, (_, bound) in pairs.items()}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "form", [Form(block_n=16), Form(architecture="sm_90", masked_ds=True), Form(scale_ds="operand")]
 )

@@ -14,6 +14,7 @@ from tests.oracles.features import FEATURES, SIZES, differences, draw, options_o
 INF, NAN = math.inf, math.nan
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FEATURES)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("conditional", [False, True])
@@ -103,6 +104,7 @@ def test_closed_form_of_one_key_and_a_sink() -> None:
             assert abs(array.item() - expected[name]) <= mp.ldexp(1, -180), name
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("poison", [NAN, INF, -INF])
 @pytest.mark.parametrize("name", ["q", "k", "v", "do", "dlse", "bias", "sink", "unseen bias", "dropped v"])
 @pytest.mark.parametrize("given", [(), ("given_o",), ("given_lse",), ("given_o", "given_lse")])

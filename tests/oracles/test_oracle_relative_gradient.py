@@ -42,6 +42,7 @@ def test_agrees_with_autograd_of_the_table(layout: str, names: tuple[str, ...], 
         torch.testing.assert_close(got[name], expected, rtol=1e-12, atol=1e-12, msg=lambda m, name=name: f"{name}: {m}")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("names", SUBSETS)
 @pytest.mark.parametrize("conditional", [False, True])
@@ -139,6 +140,7 @@ def test_one_bucket_for_all_pairs_gathers_what_the_log_sum_exp_passes_on() -> No
     assert exact.ravel().tolist() == [0, 0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("poison", [NAN, INF, pytest.param(-INF, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", ["q", "k", "v", "do", "dlse", "sink", "table", "unread entry", "dropped v"])
 @pytest.mark.parametrize("given", [(), ("given_o",), ("given_lse",), ("given_o", "given_lse")])

@@ -111,6 +111,7 @@ SCALES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SCALES)
 def test_a_scale_of_its_own_is_a_convention_and_none_is_a_defect(name):
     function, scales, wrong = SCALES[name]
@@ -144,7 +145,7 @@ def test_a_constant_in_rows_without_keys_is_a_convention():
     assert not found.suspects
 
 
-@pytest.mark.parametrize("empty", [mean, lost])
+@pytest.mark.parametrize("empty", [pytest.param(mean, marks=pytest.mark.thorough), lost])
 def test_the_mean_of_v_and_nan_in_rows_without_keys_are_defects(empty):
     found = probed(lambda p: bottom_right(p, empty), "causal", "rows without keys", name="odd")
 

@@ -59,6 +59,7 @@ def test_cases_that_judge_a_form_are_none_of_those_that_it_is_fitted_on(plain):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_what_rounds_more_is_said_and_never_pasted():
     found = probed(rounded_sum, forms=("bf16",))
     (form,) = found.forms

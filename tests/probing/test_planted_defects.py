@@ -34,6 +34,7 @@ def probe(spec, topics, forms):
 
 # The forms are thorough: test_numerical_form.py has one in plain torch. The conventions and the mask are cheap.
 @pytest.mark.slow
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.thorough] * bool(PLANTED[name][1])) for name in PLANTED],
@@ -49,6 +50,7 @@ def test_a_curated_defect_looks_like_one(name, interpreted, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_of_the_kernels_without_a_defect_looks_like_one(interpreted):
     found = probe("bundled", ("causal", "heads"), ("bf16",))
 

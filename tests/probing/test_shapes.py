@@ -16,6 +16,7 @@ def refusing(condition, message):
     return function
 
 
+@pytest.mark.thorough
 def test_whole_tiles_and_squares_are_declared_where_the_rest_raises():
     found = probed(
         refusing(lambda p: p.q.shape[2] % 32 or p.q.shape[2] != p.k.shape[2], "whole tiles"), "lengths", name="tiles"

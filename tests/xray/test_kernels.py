@@ -84,6 +84,7 @@ def test_right_kernels_have_the_declared_mask_in_effect(name, text):
     assert examined > found.count.declared.numel()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", fast_one_in(3, PLANTED, kept=2))
 def test_a_defect_of_the_mask_is_named_in_the_outputs_that_have_it(name, planted):
     text, outputs, error, words = PLANTED[name]
@@ -100,6 +101,7 @@ def test_a_defect_of_the_mask_is_named_in_the_outputs_that_have_it(name, planted
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_tiles_wider_than_high_leak_on_the_diagonal_and_only_there(planted, tmp_path):
     case = "fv1 seq_q=128 seq_k=128 dim_qk=64 dim_v=64 causal=top-left launch=block_m:{},block_n:{}"
     subject = planted(DIAGONAL_LEAK)

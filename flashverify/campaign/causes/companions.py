@@ -10,7 +10,7 @@ from flashverify.campaign.causes.accesses import access, accesses, overwritten, 
 from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.independence import lacks_parts
-from flashverify.campaign.causes.needs import needs, small, small_errors
+from flashverify.campaign.causes.needs import beyond_rounding, needs, small, small_errors
 from flashverify.campaign.causes.overflows import of_a_step
 from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
@@ -195,6 +195,8 @@ class Companions:
             return _SMALL_ERRORS
         if words := of_a_step(key, lead):
             return words
+        if beyond_rounding(found, lead):
+            return ""
         shown = self._symptoms_of(lead)
         if key.error == SHAPE and SHAPE not in {error for _, error, _ in shown}:
             return ""

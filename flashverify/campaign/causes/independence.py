@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.accesses import one_place
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_form, one_name
-from flashverify.campaign.causes.needs import NOT_YET, small
+from flashverify.campaign.causes.needs import NOT_YET, beyond_rounding, small
 from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
@@ -76,6 +76,8 @@ def independent(
         return not one_name(found, lead)
     if one_form(found, lead):
         return False
+    if beyond_rounding(found, lead) or beyond_rounding(lead, found):
+        return True
     of_values, alike = checks <= set(VALUES), _same_output(found, lead)
     if not alike and (found.key.error == SHAPE) != (lead.key.error == SHAPE):
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from math import inf
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.symptoms import FAR
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key, Verdict
 
-__all__ = ["NOT_YET", "needs", "small", "small_errors"]
+__all__ = ["NOT_YET", "beyond_rounding", "needs", "small", "small_errors"]
 
 NOT_YET = "it was not minimised yet"
 """`FindingRecord.not_minimal` of a finding that waits."""
@@ -53,6 +54,13 @@ def small_errors(key: Key, lead: FindingRecord) -> bool:
 def small(verdict: Verdict) -> bool:
     """Whether a failure is a value outside its bound by little."""
     return bool(verdict.ratio) and from_hex(verdict.ratio) < FAR
+
+
+def beyond_rounding(found: FindingRecord, lead: FindingRecord) -> bool:
+    """Whether a finding is of an element that is exactly 0 however its sum is rounded, and another one of errors of a step that rounds."""
+    said, ratio = lead.diagnosis, found.verdict.ratio
+    rounds = said is not None and not said.name and bool(said.evidence and looks(said.sentence))
+    return rounds and found.key.check == "accuracy" and bool(ratio) and from_hex(ratio) == inf
 
 
 def _needs(case: Case) -> Iterator[str]:

@@ -81,6 +81,7 @@ WITHOUT = {
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", fast_one_in(2, SUBJECTS, kept=2))
 def test_draws_need_no_rejection(name):
     narrow = SUBJECTS[name].supports

@@ -110,6 +110,7 @@ def test_a_rank_whose_neighbour_is_late_names_itself_and_the_step(stopped):
         stopped(2.0, 60.0).run([task(), task()])
 
 
+@pytest.mark.thorough
 def test_ranks_that_do_not_answer_say_where_they_stand(stopped):
     with pytest.raises(RankError) as error:
         stopped(60.0, 0.5).run([task(), task()])
