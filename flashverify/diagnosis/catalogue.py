@@ -63,6 +63,7 @@ from flashverify.diagnosis.hypotheses.scaled_terms import SCALED_TERMS
 from flashverify.diagnosis.hypotheses.scales import SCALES
 from flashverify.diagnosis.hypotheses.selection import SELECTIONS
 from flashverify.diagnosis.hypotheses.shared_kv import SHARED_KV
+from flashverify.diagnosis.hypotheses.shifted_distances import SHIFTED_DISTANCES
 from flashverify.diagnosis.hypotheses.sink_gradient import SINK_GRADIENT
 from flashverify.diagnosis.hypotheses.sink_places import SINK_PLACES
 from flashverify.diagnosis.hypotheses.softmax import SOFTMAX
@@ -128,6 +129,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *CAPS,
     *RELATIVE,
     *RELATIVE_GRADIENT,
+    *SHIFTED_DISTANCES,
     *SCALES,
     *CHANNELS,
     *VALUES_OF_WALKS,

@@ -14,6 +14,8 @@ _FAMILIES = (
     # One distance, or one head, from which several terms are looked up.
     ("alibi-without-shift", "relative-bias-without-shift"),
     ("alibi-from-the-end", "relative-bias-from-the-end"),
+    ("alibi-shift-sign", "relative-bias-shift-sign"),
+    ("alibi-of-the-buffers", "relative-bias-of-the-buffers"),
     ("alibi-signed-distance", "relative-bias-distance-sign"),
     ("alibi-off-by-one", "relative-bias-off-by-one"),
     ("alibi-slope-of-kv-head", "bias-of-kv-head", "relative-bias-of-kv-head", "sink-of-kv-head"),
@@ -25,6 +27,8 @@ _FAMILIES = (
     # One finite number in place of minus infinity; one empty partial result.
     ("empty-rows-average", "hidden-pairs-with-a-number"),
     ("empty-lse-plus-infinity", "empty-rows-nan"),
+    # One diagonal, of a causal mask or of a window.
+    ("stale-causal", "stale-alignment"),
     # Rows past their length are computed, and seen where they are not cleared.
     ("padded-rows-not-cleared", "query-lengths-ignored"),
 )

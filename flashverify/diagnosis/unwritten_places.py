@@ -121,6 +121,11 @@ def _rules(output: str) -> Iterator[tuple[str, _Rule]]:
         yield "rows behind as many as the left side of the window", _lines(lambda scene: _behind_window(scene, 0))
         yield "rows from Sk on", _lines(lambda scene: (torch.arange(scene.case.seq_q) >= scene.case.seq_k)[None, None])
         yield "the last row of the buffer", _lines(lambda scene: _last(scene.case.seq_q))
+        for lists, words in ((True, "the queries of a list"), (False, "all queries")):
+            yield (
+                f"pairs of query and head that no packed row r has if its member is r divided by {words} and its query r divided by the group",
+                partial(_lost_of_packed_rows, lists=lists),
+            )
     if "key" in axes and "row" not in axes:
         yield "keys that no row sees", _lines(_unseen)
         yield "keys of sequences without rows", _lines(lambda scene: (_rows_of_keys(scene) == 0)[:, None])
@@ -169,6 +174,20 @@ def _lines(of: Callable[[Scene], Tensor]) -> _Rule:
         return found.unsqueeze(-1) if len(shape) == 4 else found
 
     return rule
+
+
+def _lost_of_packed_rows(scene: Scene, _output: str, shape: torch.Size, *, lists: bool) -> Tensor | None:
+    """Pairs that quotients by both sizes never give, where one of them should be a remainder. None of a case without lists if `lists`."""
+    case, selection = scene.case, scene.case.mask.selection
+    if lists and selection is None:
+        return None
+    rows = selection.rows if lists and selection is not None else max(case.seq_q, 1)
+    packed = torch.arange(rows * scene.group)
+    made = torch.zeros(scene.group, rows, dtype=torch.bool)
+    made[packed // rows, packed // scene.group] = True
+    heads, queries = torch.arange(case.heads_q) % scene.group, torch.arange(case.seq_q) % rows
+    found = ~made[heads[:, None], queries[None, :]][None]
+    return found.unsqueeze(-1) if len(shape) == 4 else found
 
 
 def _last(size: int) -> Tensor:

@@ -173,3 +173,16 @@ def test_nothing_is_known_of_fresh_processes_where_nothing_is_verified():
 
     assert fresh(elsewhere, repeats=0).fails(FIRST) is None
     assert elsewhere.asked == 0
+
+
+@pytest.mark.parametrize(("known", "answer"), [((KNOWN,), None), ((KNOWN, Diagnosis("stale-causal")), False)])
+def test_where_no_fresh_process_is_asked_a_finding_of_state_says_what_one_would_show(known, answer):
+    class Asking(Session):
+        def diagnose(self, *asked, afresh, **given):
+            self.answer = afresh()
+            return super().diagnose(*asked, **given)
+
+    session = Asking(says=False)
+    session.minimised(known=known)
+
+    assert session.answer is answer

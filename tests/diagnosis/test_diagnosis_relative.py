@@ -1,5 +1,7 @@
 """Each defect of a relative bias, planted in an independent implementation, is named."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -51,6 +53,20 @@ def near_pairs_of_the_first(self, ds, buckets, count):
     return Plain.table_gradient(self, ds.masked_fill(near & others, 0.0), buckets, count)
 
 
+def turned(self, problem):
+    """Rows are moved by queries - keys."""
+    return Plain.distance(self, problem) + 2 * (problem.k.shape[2] - problem.q.shape[2])
+
+
+def of_the_buffers(self, problem):
+    return Plain.distance(self, dataclasses.replace(problem, query_lengths=None, key_lengths=None))
+
+
+def in_the_gradient(distance):
+    """The backward alone measures distances so."""
+    return {"backward": lambda s, p, f: planted(distance=distance).backward(p, f)}
+
+
 OF_PAIRS = [
     ("drelative-bias-first-sequence", CASE + "batch=2 relative_bias=2,2", {"table_gradient": near_pairs_of_the_first}),
     (
@@ -81,6 +97,23 @@ DEFECTS = [
                 torch.arange(p.k.shape[2]) - torch.arange(p.q.shape[2])[:, None] + 0 * p.q[:, 0, :1, :1].long()
             )
         },
+    ),
+    ("alibi-shift-sign", FORWARD + "heads_q=2 alibi=yes causal=bottom-right", {"distance": turned}),
+    ("relative-bias-shift-sign", FORWARD + "relative_bias=8,20,both causal=bottom-right", {"distance": turned}),
+    (
+        "relative-bias-of-the-buffers",
+        FORWARD + "relative_bias=8,20,both causal=bottom-right klen=6",
+        {"distance": of_the_buffers},
+    ),
+    (
+        "drelative-bias-shift-sign",
+        CASE + "relative_bias=8,20,both causal=bottom-right",
+        in_the_gradient(turned),
+    ),
+    (
+        "drelative-bias-of-the-buffers",
+        CASE + "relative_bias=8,20,both causal=bottom-right qlen=3",
+        in_the_gradient(of_the_buffers),
     ),
     (
         "relative-bias-clipped-early",

@@ -46,6 +46,15 @@ def causal(problem, first):
     return dataclasses.replace(problem, case=dataclasses.replace(problem.case, mask=mask))
 
 
+def alignment(problem, first):
+    case = problem.case
+    if case.mask.causal is not None:
+        return causal(problem, first)
+    end = "bottom-right" if first.case.mask.aligned_at_end else None
+    mask = dataclasses.replace(case.mask, window_alignment=end)
+    return dataclasses.replace(problem, case=dataclasses.replace(case, mask=mask))
+
+
 def cap(problem, first):
     return dataclasses.replace(problem, case=dataclasses.replace(problem.case, logits=first.case.logits))
 
@@ -114,6 +123,19 @@ def test_an_alignment_is_that_of_the_first_call_only_where_a_fresh_process_is_ri
 
     assert diagnose(subject, case, verdict, seconds=SECONDS).name == "causal-top-left"
     assert diagnose(subject, case, later, seconds=SECONDS).name == "stale-causal"
+
+
+def test_a_window_is_aligned_as_the_causal_mask_of_the_first_call_where_a_fresh_process_is_right():
+    class Aligned(OfTheFirst):
+        def window_shift(self, problem, queries, keys):
+            return keys - queries if problem.window_alignment == "bottom-right" else 0
+
+    subject = Aligned(lambda p: p.causal or p.window, alignment)
+    case, verdict = asked(subject, "causal=bottom-right", "window=*,0")
+    found = diagnose(subject, case, verdict, seconds=SECONDS, afresh=lambda: False)
+
+    assert found.name == "stale-alignment"
+    assert "the first call of the process that has one" in found.sentence
 
 
 @pytest.mark.parametrize(

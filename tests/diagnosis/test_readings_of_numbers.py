@@ -7,10 +7,14 @@ import torch
 
 from flashverify.case.memory.materialize import materialize
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.code_reading import operand_codes
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.precision.eight_bits import weight_casts
+from flashverify.diagnosis.precision.emulation import forward
+from flashverify.diagnosis.precision.fitting import best
 from flashverify.diagnosis.precision.models import models
+from flashverify.diagnosis.precision.rounding import same
 from flashverify.diagnosis.precision.steps import declared
 from flashverify.diagnosis.readings.code_groups import of_groups
 from flashverify.diagnosis.readings.masks.bits import masks_of_other_bits
@@ -66,3 +70,43 @@ def test_bits_that_begin_elsewhere_are_a_mask():
 
     for i in range(5):
         assert later[i].tolist() == [True, *(bool(seen[i, j]) and j < i for j in range(4))]
+
+
+def test_a_sum_of_codes_is_rounded_before_their_scale_and_a_declared_cast_is_never_left_out():
+    text = "fv1 batch=2 heads_q=2 heads_kv=2 seq_q=4 seq_k=24 dim_qk=8 dim_v=8 dtype=fp16 backward=no quantised="
+    scene = look(plain("fp8"), parse_case(text + "e4m3/head/varied"))
+    words = "the accumulator of O before the scale of V, rounded to bf16 after each tile"
+    model = next(each for each in models(scene) if each.words == words)
+    steps = dataclasses.replace(declared(scene), o=same, p=same)
+    exact, rounded = (forward(scene, each)["o"] for each in (steps, model.change(steps)))
+    wider = dataclasses.replace(scene.inputs, v_scale=2.0 * scene.inputs.v_scale)
+    ones = dataclasses.replace(steps, code_sum=torch.ones_like)
+    of_ones = [forward(each, ones)["o"] for each in (scene, dataclasses.replace(scene, inputs=wider))]
+
+    assert 0 < float((rounded - exact).abs().max()) < 2.0**-7 * float(exact.abs().max())
+    assert torch.equal(of_ones[1], 2.0 * of_ones[0])
+    assert not any("scale of V" in each.words for each in models(look(Plain(), parse_case(TEXT))))
+
+
+def test_a_cast_that_is_declared_is_a_step_of_every_kernel():
+    """A sum that is rounded beside it is not taken for the cast by another factor."""
+    text = "fv1 batch=2 heads_q=2 heads_kv=2 seq_q=9 seq_k=40 dim_qk=8 dim_v=8 dtype=fp16 backward=no quantised="
+    scene = look(plain("fp8"), parse_case(text + "e4m3/tensor/fitted"))
+    words = "the accumulator of O before the scale of V, rounded to bf16 after each tile"
+    model = next(each for each in models(scene) if each.words == words)
+    wrong = forward(scene, model.change(declared(scene)))["o"]
+    shown = dataclasses.replace(scene, outputs={**scene.outputs, "o": wrong}, memo={})
+    fits = best([shown, shown], frozenset({"o"}), Clock().end(60.0))
+
+    assert words in {fit.words for fit in fits}
+    assert not any(fit.words.startswith("P rounded to e4m3") for fit in fits)
+
+
+def test_heads_that_remain_on_no_device_are_a_set():
+    for heads, launch, lost in ((7, "launch=ranks:3", [6]), (5, "", [4]), (6, "", []), (2, "launch=ranks:3", [])):
+        text = f"fv1 heads_q={heads} heads_kv=1 seq_q=2 seq_k=3 dim_qk=8 dim_v=8 dtype=fp32 backward=no {launch}"
+        scene = look(OnDevices(), parse_case(text))
+        found = dict(ring_pieces(scene, lambda words, where, scene=scene: (words, where(scene))))
+        (of,) = [x for words, x in found.items() if "remain" in words and ("ranks" in words) == bool(launch)]
+
+        assert torch.nonzero(of.expand(1, heads, 1, 1).flatten()).flatten().tolist() == lost

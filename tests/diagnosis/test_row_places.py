@@ -8,6 +8,7 @@ import torch
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.observe import look
+from tests.diagnosis.packed_and_paged import packed
 from tests.diagnosis.planted import Plain, planted
 from tests.diagnosis.test_diagnosis import named
 
@@ -83,6 +84,15 @@ class LengthsByHead(Plain):
         return see & (torch.arange(see.shape[3]) < length.view(1, -1, 1, 1))
 
 
+class DlseOfTheFirstRows(packed()):
+    """Each packed sequence reads it where that of the first one lies."""
+
+    def backward(self, problem, forward):
+        cu, row = torch.tensor(problem.case.mask.packed.cu_q), torch.arange(problem.q.shape[2])
+        number = row - cu[torch.bucketize(row, cu[1:-1], right=True)]
+        return super().backward(dataclasses.replace(problem, dlse=problem.dlse[:, :, number]), forward)
+
+
 class KvOfOtherPrograms(Plain):
     """The heads of a sequence begin at b * Hq in the memory of K."""
 
@@ -107,6 +117,12 @@ TAKEN = [
         (SlopesInTurn, FORWARD + "alibi=yes", "slopes-of-other-rows", ROW_BY_ROW),
         (LastHeadOfTheGroup, FORWARD + "sink=yes", "sinks-of-other-heads", "the last head of its group"),
         (GradientOfO, CASE, "backward-do-of-other-rows", HEAD_BY_HEAD),
+        (
+            DlseOfTheFirstRows,
+            "fv1 heads_q=2 heads_kv=2 seq_q=7 seq_k=9 dim_qk=8 dim_v=8 dtype=fp32 packed=0,3,7/0,4,9 dlse=yes",
+            "dlse-of-other-rows",
+            "the row of the buffer that has its number inside its sequence",
+        ),
         (StoredLse, FORWARD, "lse-of-other-rows", HEAD_BY_HEAD),
         (LengthsByHead, FORWARD + "klen=3,6", "key-lengths-of-other-programs", "number of the head, modulo"),
     )

@@ -7,6 +7,8 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.observe import look
+from flashverify.diagnosis.unwritten_places import _rules
 from flashverify.judge.verdict import Status, Verdict
 from tests.diagnosis.stepwise import Stepwise
 
@@ -76,3 +78,18 @@ def test_what_is_not_written_is_said_by_its_rule(output, text, where, words):
     found = diagnose(Unwritten(output, where), parse_case(text), verdict, seconds=60.0)
     assert found.name == "not-written"
     assert found.sentence == f"Elements of {output} are never written{words}"
+
+
+@pytest.mark.parametrize(("group", "rows"), [(2, 5), (3, 4), (1, 5)])
+def test_pairs_that_packed_rows_lose_are_told(group, rows):
+    """A row is taken apart by two quotients, where one should be a remainder."""
+    text = f"fv1 heads_q={2 * group} heads_kv=2 seq_q={rows} seq_k=7 dim_qk=8 dim_v=8 dtype=fp32"
+    scene = look(Stepwise(), parse_case(text))
+    made = {(r // rows, r // group) for r in range(rows * group)}
+    rule = dict(_rules("o"))[
+        "pairs of query and head that no packed row r has if its member is r divided by all queries and its query r divided by the group"
+    ]
+    found = rule(scene, "o", scene.outputs["o"].shape)[0, :, :, 0]
+
+    assert found.tolist() == [[(h % group, i) not in made for i in range(rows)] for h in range(2 * group)]
+    assert bool(found.any()) == (group > 1)

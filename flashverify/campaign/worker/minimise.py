@@ -108,7 +108,13 @@ def minimise(session: Session, task: Minimise) -> None:
 
 def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: float, fresh: Fresh) -> Diagnosis | None:
     """What explains the failure, told at once: the verification that follows may not end in time."""
-    found = _diagnosis(session, task, text, verdict, end, lambda: fresh.fails(text))
+
+    def afresh() -> bool | None:
+        """Where nobody could ask, another finding of the subject that is of state says what a fresh process would."""
+        fails = fresh.fails(text)
+        return False if fails is None and any(map(tells_of_state, task.known)) else fails
+
+    found = _diagnosis(session, task, text, verdict, end, afresh)
     if found is not None:
         session.emit(Improved(task.key, text, verdict, found))
     return found

@@ -23,13 +23,14 @@ __all__ = ["ALIGNMENT", "buffer_shifts"]
 
 
 def buffer_shifts(scene: Scene) -> Iterator[tuple[Tensor, str]]:
-    """Keys - rows, `[B, Sq]`, where one or both are the sizes of the buffers; only those that are not as declared."""
-    at, case = scene.at, scene.case
+    """Keys - rows, `[B, Sq]`, where one or both are the sizes of the buffers, or of whole pages; only those that are not as declared."""
+    at, case, page = scene.at, scene.case, scene.case.storage.page_size or 1
     rows, keys = torch.full_like(at.rows, case.seq_q), torch.full_like(at.keys, case.seq_k)
     for k, q, words in (
         (keys, rows, "of keys and rows"),
         (keys, at.rows, "of keys"),
         (at.keys, rows, "of rows"),
+        (-(-keys // page) * page, at.rows, "of the pages of keys"),
     ):
         if case.mask.aligned_at_end and not torch.equal(k - q, at.shift):
             yield k - q, words

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import tiles, with_parts
 
@@ -39,7 +41,22 @@ def _dropped(
     return build
 
 
+def _as_many_as_rows(scene: Scene) -> Iterator[Alternative]:
+    """A loop over the keys that ends at the number of rows, declared or of the buffer."""
+    key, at = scene.at.key[:, None, None, :], scene.at
+    declared = at.rows[:, None, :, None]
+    for rows, detail in ((declared, ""), (torch.full_like(declared, scene.case.seq_q), "of the buffer")):
+        kept = key < rows
+        if bool((~kept & (key < at.keys[:, None, :, None])).any()) and (not detail or not torch.equal(rows, declared)):
+            yield Alternative(inputs=with_parts(scene, walked=kept), detail=detail)
+
+
 CACHED_PREFIX = (
+    Semantics(
+        name="keys-limited-to-rows",
+        sentence="no more keys count than there are rows: those from there on are left out",
+        build=_as_many_as_rows,
+    ),
     Semantics(
         name="cached-prefix-tail-dropped",
         sentence="the keys of a cached prefix behind its last whole tile are left out",

@@ -56,6 +56,7 @@ def row_places(scene: Scene, heads: int = len(_HEADS)) -> Iterator[tuple[str, Pl
         heads: how many of the other heads are asked, those first that no simpler semantics is about.
     """
     yield from folds(scene)
+    yield from _first_rows(scene)
     yield from head_places(scene, heads)
     yield from _sequences(scene)
 
@@ -103,6 +104,16 @@ def folds(scene: Scene) -> Iterator[tuple[str, Place]]:
             f"the rows of {whose} lie head by head and are read row by row",
             (b, first + flat // rows, flat % rows),
         )
+
+
+def _first_rows(scene: Scene) -> Iterator[tuple[str, Place]]:
+    """Rows of packed sequences that are looked for where those of the first one lie."""
+    if scene.case.mask.packed is None:
+        return
+    b, h, i = own_places(scene)
+    row = scene.at.row.clamp(0, max(scene.case.seq_q - 1, 0))[:, None].expand_as(i)
+    if not torch.equal(row, i):
+        yield "the row of the buffer that has its number inside its sequence", (b, h, row)
 
 
 def _sequences(scene: Scene) -> Iterator[tuple[str, Place]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from flashverify.diagnosis.hypotheses.merging import partials
-from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Semantics
+from flashverify.diagnosis.hypothesis import TILES, Alternative, Expectations, Finish, Semantics
 from flashverify.diagnosis.mask_tensors import row_tiles, tiles
 from flashverify.outputs import FORWARD
 
@@ -107,9 +108,20 @@ def _empty_lse(value: float) -> Callable[[Scene], Iterator[Alternative]]:
     return build
 
 
+def _with_delta(scene: Scene, finish: Finish, found: Expectations) -> Expectations:
+    """A row that is not known by its LSE to be empty has a delta: minus its dLSE where that is subtracted."""
+    dlse = scene.inputs.dlse
+    if "delta" in found and dlse is not None:
+        delta = found["delta"]
+        near = torch.where(scene.truth.empty_rows, _ROUNDING * dlse.double().abs(), -1.0)
+        found = found | {"delta": replace(delta, other=(-dlse.double(), near.expand_as(delta.value)))}
+    return finish(found)
+
+
 def _plus_infinity(scene: Scene) -> Iterator[Alternative]:
     """+inf as the LSE of a partial without keys: the merge gives it all the weight, and inf - inf is NaN."""
-    yield from _empty_lse(float("inf"))(scene)
+    for each in _empty_lse(float("inf"))(scene):
+        yield replace(each, finish=partial(_with_delta, scene, each.finish or (lambda found: found)))
     for every in partials(scene):
         some = (every == -torch.inf).any(0)
         if not bool(some.any()):  # cut so, every partial has keys and the result is right
@@ -158,7 +170,7 @@ ROWS = (
         name="empty-lse-plus-infinity",
         sentence="the LSE of a row without keys, or of a partial result without keys, is +inf",
         build=_plus_infinity,
-        outputs=FORWARD,
+        outputs=(*FORWARD, "delta"),
     ),
     Semantics(
         name="padded-rows-not-cleared",

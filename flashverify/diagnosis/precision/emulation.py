@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from flashverify.diagnosis.precision.products import logit_operands, times
-from flashverify.diagnosis.precision.rounding import to_dtype
+from flashverify.diagnosis.precision.rounding import same, to_dtype
 from flashverify.diagnosis.precision.steps import logits_of, operands, tiles
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.precision.rounding import Rounding
     from flashverify.diagnosis.precision.steps import Steps
 
 __all__ = ["forward"]
@@ -36,6 +38,8 @@ def forward(scene: Scene, steps: Steps) -> dict[str, Tensor]:
     kept = None if i.keep is None else i.keep.double() / (1.0 - i.dropout)
     if kept is not None and steps.scaled_v is not None:
         kept, v = kept * (1.0 - i.dropout), steps.scaled_v(v / (1.0 - i.dropout))
+    if steps.code_sum is not same and i.v_scale is not None:
+        steps = replace(steps, accumulator=_in_codes(i.v_scale, scene.group, steps.code_sum))
     pieces = [_walk(z, v, kept, piece, steps) for piece in _pieces(z.shape[-1], steps)]
     unit = scene.unit if steps.unit == 1.0 else steps.unit
     if len(pieces) < 2:
@@ -52,6 +56,15 @@ def forward(scene: Scene, steps: Steps) -> dict[str, Tensor]:
         o, lse, some = _merged(pieces, steps, None if i.sink is None else i.sink.view(1, -1, 1, 1))
     lse = torch.where(some, lse, -torch.inf).squeeze(-1)
     return {"o": steps.o(o), "lse": steps.lse(lse / unit) * (unit / scene.unit)}
+
+
+def _in_codes(scale: Tensor, group: int, rounding: Rounding) -> Rounding:
+    """Of a sum over codes of V whose scale `[B, Hkv, Sk, 1]` every declared key of a head has."""
+    if not scale.shape[2]:
+        return rounding
+    whole = scale.double().amax(2, keepdim=True).repeat_interleave(group, 1)
+    whole = torch.where(whole > 0, whole, 1.0)
+    return lambda x: rounding(x / whole) * whole
 
 
 def _pieces(keys: int, steps: Steps) -> list[slice]:

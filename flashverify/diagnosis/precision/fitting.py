@@ -233,7 +233,11 @@ def contradicted(
 
 def _plain(scene: Scene, tile: int | None, finer: bool) -> Steps:
     steps = _tiled(declared(scene), tile)
-    return dataclasses.replace(steps, p=same, ds=same) if finer else steps
+    if not finer:
+        return steps
+    return dataclasses.replace(
+        steps, ds=same, p=steps.p if scene.form.p_dtype else same
+    )  # a cast to 8 bits is no choice
 
 
 def _tiled(steps: Steps, tile: int | None) -> Steps:

@@ -74,6 +74,10 @@ def _all(scene: Scene) -> Iterator[Model]:
     yield from (
         Model(words=words, change=_set("p", cast), outputs=("o",), tiled=True) for words, cast in weight_casts(scene)
     )
+    if scene.case.quantised is not None and scene.case.quantised.scales in ("tensor", "head"):
+        for how in _WIDER:
+            words = f"the accumulator of O before the scale of V, {how} after each tile"
+            yield Model(words=words, change=_set("code_sum", NARROW[how]), outputs=("o",), tiled=True)
     for rows in _ROWS:
         yield Model(
             words=f"one running maximum for each tile of {rows} rows in place of each row's own",

@@ -54,6 +54,7 @@ class Steps:
         alpha: the factors of a rescale of the row sum.
         alpha_of_o: those of the accumulator of O.
         accumulator: O before its division, dQ, dK and dV, after each tile.
+        code_sum: the same of O before the scale of V, which one head or the tensor has.
         undivided: O before its division, at the end.
         divisor, reciprocal: what O is divided by, and its reciprocal.
         part_o, part_lse, part_weight: of the pieces of keys that are merged: O, the LSE, the weight.
@@ -119,6 +120,7 @@ class Steps:
     alpha: Rounding = same
     alpha_of_o: Rounding = same
     accumulator: Rounding = same
+    code_sum: Rounding = same
     undivided: Rounding = same
     divisor: Rounding = same
     reciprocal: Rounding | None = None

@@ -41,11 +41,16 @@ USUAL: dict[str, Callable[[Case], bool]] = {
     "softcap": lambda case: case.logits.softcap is not None and case.logits.softcap.is_integer(),
 }
 """Where the value of a thing is one that code may hold as a constant."""
-FEW_VALUES: dict[str, Callable[[Case], bool]] = {"causal": lambda case: case.mask.causal is not None}
+FEW_VALUES: dict[str, Callable[[Case], bool]] = {
+    "causal": lambda case: case.mask.causal is not None,
+    "alignment": lambda case: case.mask.causal is not None or case.mask.window is not None,
+}
 """Things that a kernel which keeps nothing may take for another one always: asked only where a fresh process is right."""
 KEYS: tuple[tuple[str, Key], ...] = (
     ("the first call of the process that has one", lambda _: ()),
     ("the first one with a window on the same sides", lambda case: tuple(x is None for x in case.mask.window or ())),
+    ("the first one with the same parts of the mask", lambda case: (case.mask.parts(), _sides(case))),
+    ("the first one with a mask on the same sides of the diagonal", lambda case: _sides(case)),
     ("the first one with its dtype", lambda case: case.dtype),
     ("the first one with its head dims", lambda case: (case.dim_qk, case.dim_v)),
     ("the first one with its head dim of Q and K", lambda case: case.dim_qk),
@@ -57,6 +62,15 @@ KEYS: tuple[tuple[str, Key], ...] = (
     ("the first one with its launch parameters", lambda case: case.launch),
 )
 """Keys under which the first call is kept, in words, and as a function of the case."""
+
+
+def _sides(case: Case) -> tuple[bool, ...]:
+    """Whether keys behind and before a row's position are hidden, and which other parts of a mask decide pairs: what kernels are compiled for."""
+    mask = case.mask
+    left, right = mask.window or (None, None)
+    after = mask.causal is not None or right is not None or mask.tree is not None
+    patterns = mask.tree is not None or mask.bitmap is not None
+    return after, left is not None, patterns, mask.blocks is not None, mask.prefix_lengths is not None
 
 
 def _sequences(case: Case) -> int:

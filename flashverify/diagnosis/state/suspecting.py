@@ -119,7 +119,8 @@ def of_a_later_call(
     def over() -> bool:
         return until is not None and until.over
 
-    end, alone = part(_LOOKING), afresh() is True
+    fails = afresh()
+    end, alone = part(_LOOKING), fails is True
     if over():
         return None
     drawn = None if alone else draws_of_the_first_call(subject, case, end)
@@ -127,7 +128,9 @@ def of_a_later_call(
         return drawn
     if (advancing := advancing_draws(subject, case, end)) is not None:  # the first call may be at another number too
         return advancing
-    thing = None if alone or over() else of_the_first_call(subject, case, part(_LOOKING / 2), certain=False)
+    certain = fails is False
+    limit = part(_NAMING if certain else _LOOKING / 2)
+    thing = None if alone or over() else of_the_first_call(subject, case, limit, certain=certain)
     if thing is not None or over():
         return thing
     found, end = None, part(_LOOKING)

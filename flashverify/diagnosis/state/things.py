@@ -111,6 +111,23 @@ def _side(number: int) -> Exchange:
     return put
 
 
+def _alignment(later: Problem, earlier: Problem) -> Problem | None:
+    """The end at which the diagonal of a causal mask or a window lies."""
+    mask, end = later.case.mask, earlier.case.mask.aligned_at_end
+    if mask.aligned_at_end == end:
+        return None
+    if mask.causal is not None:
+        mask = dataclasses.replace(mask, causal="bottom-right" if end else "top-left")
+    elif mask.window is not None:
+        mask = dataclasses.replace(mask, window_alignment="bottom-right" if end else None)
+    else:
+        return None
+    try:
+        return dataclasses.replace(later, case=dataclasses.replace(later.case, mask=mask))
+    except UsageError:
+        return None
+
+
 def _longer(name: str) -> Exchange:
     """Lengths of which each is the longer one of both problems."""
 
@@ -189,6 +206,7 @@ THINGS = (
     Thing("blocks", "block-sparse pattern", False, _parts("blocks")),
     Thing("selection", "selected blocks", True, _parts("selection")),
     Thing("causal", "causal flag", False, _parts("causal")),
+    Thing("alignment", "alignment of the diagonal", False, _alignment),
     Thing("window", "window", False, _parts("window", "window_alignment")),
     Thing("window-left", "left side of the window", False, _side(0)),
     Thing("window-right", "right side of the window", False, _side(1)),

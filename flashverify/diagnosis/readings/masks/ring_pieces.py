@@ -1,4 +1,4 @@
-"""Sets of visible pairs by the devices that a sequence is spread over: of the row, of the key, and which of two pieces a key lies in."""
+"""Sets of visible pairs by the devices that heads are dealt out to or a sequence is spread over: of the row, of the key, and which of two pieces a key lies in."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ __all__ = ["ring_pieces"]
 
 def ring_pieces(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], Extent]) -> Iterator[Extent]:
     """Sets by devices whose number a launch parameter may be."""
+    for name in dict.fromkeys((*counted_devices(scene), TWO)):
+        words = f"query heads that remain where each of the {name} has as many, the quotient rounded down"
+        yield seen(words, partial(_remaining_heads, name=name))
     for name in _names(scene):
         count = devices_of(scene, name)
         for how, cut in CUTS:
@@ -43,6 +46,13 @@ def ring_pieces(scene: Scene, seen: Callable[[str, Callable[[Scene], Tensor]], E
             for both, where in ((False, ""), (True, ", of which the row sees the other one too")):
                 words = f"keys in the {which} of the two pieces of the row's own device in zigzag, one for each of the {name}{where}"
                 yield seen(words, partial(_half, name=name, first=first, own=True, both=both))
+
+
+def _remaining_heads(scene: Scene, name: str) -> Tensor:
+    count, heads = devices_of(scene, name), scene.case.heads_q
+    if not 0 < count <= heads:
+        return _none()
+    return (torch.arange(heads) >= heads // count * count).view(1, -1, 1, 1)
 
 
 def _none() -> Tensor:
