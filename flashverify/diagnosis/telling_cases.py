@@ -46,6 +46,7 @@ def telling(subject: Subject, case: Case) -> Iterator[Case]:
     if case.mask.key_lengths is None and case.mask.packed is None and case.mask.tree is None:
         short = replace(case, mask=replace(case.mask, key_lengths=(case.seq_k,) * case.batch))
         found.append(grown(replace(short, seq_k=case.seq_k + 3), 18, 34, regime="normal", seed=81))
+        found.append(grown(case, case.seq_k + 5, 0, regime="normal", seed=87))  # more rows than keys
     for name, value in case.launch:  # fewer splits, each of several tiles: most wrong splits lose only a part there
         for fewer in (2, 3) if value > 3 else ():
             launch = tuple((other, fewer if other == name else x) for other, x in case.launch)

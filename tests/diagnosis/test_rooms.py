@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.diagnosis.catalogue import SEMANTICS
+from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.observe import look
 from tests.diagnosis.explaining import explained
 from tests.diagnosis.packed_and_paged import paged
@@ -59,3 +61,12 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, text, subject):
 
     assert scene.failing(), "the planted defect does not show"
     assert explained(name, scene)
+
+
+def test_as_many_keys_as_queries_are_wrong_where_there_are_fewer_keys_and_move_a_diagonal_at_the_end():
+    claim = Claim(next(each for each in SEMANTICS if each.name == "keys-as-many-as-queries"))
+    fewer = look(planted(shift=lambda *_: 0), parse_case(FORWARD.replace("seq_q=5", "seq_q=9")))
+    moved = look(planted(shift=lambda *_: 0), parse_case(FORWARD + "causal=bottom-right"))
+
+    assert claim.answer(moved) is Answer.CLEAR
+    assert claim.answer(fewer) is Answer.RIGHT

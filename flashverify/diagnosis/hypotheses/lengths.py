@@ -129,19 +129,20 @@ def _cut(keys: int) -> Callable[[Expectations], Expectations]:
 
 
 def _as_many_as_queries(scene: Scene) -> Iterator[Alternative]:
-    """The number of keys is that of the queries; with fewer keys than queries what is read lies outside the tensors."""
+    """The number of keys is that of the queries; with fewer keys than queries what is read lies outside the tensors, and is not right."""
     case, mask = scene.case, scene.case.mask
-    # aligned at the bottom right this is what alignment at the top left gives
-    if mask.packed or mask.key_lengths is not None or mask.tree is not None or mask.causal == "bottom-right":
+    ends = mask.causal == "bottom-right"  # with as many keys as rows the last ones meet where the first ones do
+    if mask.packed or mask.key_lengths is not None or mask.tree is not None or (ends and mask.window is not None):
         return
     outside = torch.tensor(case.seq_q > case.seq_k)
 
     def finish(found: Expectations) -> Expectations:
-        return {name: x.open(outside) for name, x in found.items()}
+        return {n: x.unstored(outside.expand_as(x.value), scene.right[n], scene.outputs[n]) for n, x in found.items()}
 
     if case.seq_q != case.seq_k:
-        part = scene.at.key[:, None, None, :] < case.seq_q
-        yield Alternative(inputs=with_parts(scene, as_queries=part), finish=finish)
+        key, row = scene.at.key[:, None, None, :], scene.at.row[:, None, :, None]
+        diagonal = {"causal": key <= row} if ends else {}
+        yield Alternative(inputs=with_parts(scene, as_queries=key < case.seq_q, **diagonal), finish=finish)
 
 
 def _neighbours(scene: Scene) -> Iterator[Alternative]:

@@ -57,7 +57,7 @@ def _moved(scene: Scene, found: Expectations, begin: Tensor) -> Expectations:
 VALUES_OF_WALKS = (
     Semantics(
         name="values-from-the-first-key",
-        sentence="V is read from the first key on, where the walk over the keys of a window begins at a later one",
+        sentence="the values are read from the first key on, where the walk over the keys of a window begins at a later one",
         build=_from_the_first_key,
         outputs=("o",),
     ),
