@@ -137,7 +137,11 @@ def _as_many_as_queries(scene: Scene) -> Iterator[Alternative]:
     outside = torch.tensor(case.seq_q > case.seq_k)
 
     def finish(found: Expectations) -> Expectations:
-        return {n: x.unstored(outside.expand_as(x.value), scene.right[n], scene.outputs[n]) for n, x in found.items()}
+        return {
+            n: x.unstored(outside.expand_as(x.value), scene.right[n], scene.outputs[n])
+            for n, x in found.items()
+            if n in scene.right
+        }
 
     if case.seq_q != case.seq_k:
         key, row = scene.at.key[:, None, None, :], scene.at.row[:, None, :, None]
