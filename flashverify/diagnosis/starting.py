@@ -12,6 +12,7 @@ from flashverify.diagnosis.neighbours import resized
 from flashverify.diagnosis.related_cases import peaked, variants
 from flashverify.diagnosis.settings import usual_settings
 from flashverify.diagnosis.trials import work
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,9 +62,15 @@ def and_the_first(trials: Trials, starts: list[Scene], first: Case | None) -> It
 
 
 def _calmest(trials: Trials, scene: Scene, cases: Iterable[Case]) -> Scene:
-    """A run of the first of `cases` that fails in the same outputs; the given one where none does."""
+    """A run of the first of `cases` that fails in the same outputs; the given one where none does.
+
+    A run whose O or LSE is wrong stands for none whose forward is right: what its forward does is another mistake.
+    """
+    shown = scene.failures.keys()
+    whole = bool(shown & set(FORWARD))
     runs = trials.of(cases, share=_SHARE_FIRST)
-    return next((found for found in runs if found.failures.keys() >= scene.failures.keys()), scene)
+    alike = (run for run in runs if run.failures.keys() >= shown and (whole or not run.failures.keys() & set(FORWARD)))
+    return next(alike, scene)
 
 
 def _calm(case: Case) -> Case:

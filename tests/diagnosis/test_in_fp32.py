@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashverify.case.case import Case
-from flashverify.diagnosis.starting import in_fp32
+from flashverify.case.case import Case, Values
+from flashverify.diagnosis.starting import clearest, in_fp32
 
 
 class Runs:
@@ -47,3 +47,36 @@ def test_a_case_in_fp32_has_no_other_beside_it():
     runs = Runs(0)
     assert in_fp32(runs, failing(Case(dtype="fp32"))) is None
     assert runs.asked == []
+
+
+class Scenes:
+    """Runs by the regime of their values: the outputs that are wrong."""
+
+    subject = Runs.subject
+
+    def __init__(self, **wrong):
+        self.wrong = wrong
+
+    def scene(self, case):
+        return SimpleNamespace(case=case, failures=dict.fromkeys(self.wrong[case.values.regime]))
+
+    def of(self, cases, *, share):
+        return map(self.scene, cases)
+
+
+@pytest.mark.parametrize(
+    ("small", "usual", "regime"),
+    [
+        (("dv",), ("dk", "dv"), "normal"),
+        (("o",), ("o", "lse"), "normal"),
+        (("dv",), ("o", "dv"), "zeros"),  # what is wrong in the forward is another mistake
+        (("dk", "dv"), ("dv",), "zeros"),
+    ],
+)
+def test_a_run_with_usual_values_stands_for_another_if_it_fails_in_the_same_outputs_and_no_earlier_ones(
+    small, usual, regime
+):
+    runs = Scenes(zeros=small, normal=usual)
+    start, remark = clearest(runs, runs.scene(Case(dtype="fp32", values=Values(regime="zeros"))))
+
+    assert (start.case.values.regime, remark) == (regime, "")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from flashverify.case.text import parse_case
+from flashverify.checks import Plan, judge_case
 from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.diagnosis.precision import precision_words
@@ -200,3 +201,15 @@ def test_a_diagnosis_without_a_name_has_the_words_and_the_form():
     assert found.name == ""
     assert "the row sum of P rounded to bf16" in found.sentence
     assert found.form == "Form(row_sum='rounded', block_n=16)"
+
+
+def test_what_the_forward_rounds_is_not_said_of_a_gradient_that_is_wrong_by_itself():
+    def doubled(self, problem, forward):
+        right = Plain.backward(self, problem, forward)
+        return dataclasses.replace(right, dv=2 * right.dv)
+
+    subject, case = planted(**softmax(summed=bf16), backward=doubled), parse_case(FP32.replace("backward=no", ""))
+    failures = {verdict.output: verdict for verdict in judge_case(subject, case, Plan.only("accuracy", case)).failures}
+
+    assert "row sum" in precision_words(subject, case, failures["o"], Clock().end(60)).sentence
+    assert precision_words(subject, case, failures["dv"], Clock().end(60)) is None

@@ -100,7 +100,10 @@ def precision_words(subject: Subject, case: Case, verdict: Verdict, deadline: En
     if len(scenes) < _NEEDED:
         return None
     parts = list(_parts(scenes))
-    said = [found for part in parts if (found := _of(scenes, (first, *others), part, deadline)) is not None]
+    said_of = {part: found for part in parts if (found := _of(scenes, (first, *others), part, deadline)) is not None}
+    if said_of and verdict.output in first.failures and not any(verdict.output in part for part in said_of):
+        return None  # what other kernels round is another failure
+    said = list(said_of.values())
     words, form, seen = [each.text for each in said], None, [first, *scenes]
     broken = None if said else broken_prediction(seen)
     if broken is not None:
