@@ -105,9 +105,8 @@ def _call(p: Problem, kernel: Callable[..., Any], wanted: str | None, masked_by:
     packed, case = p.case.mask.packed, p.case
     rows, keys = (case.seq_q, case.seq_k) if packed is None else (packed.cu_q[-1], packed.cu_k[-1])
     q, k, v = p.q, p.k, p.v
-    if (
-        packed is not None
-    ):  # the stride of the one sequence says nothing; as this one, it is the same whatever is cut off
+    if packed is not None:
+        # Without an axis of the one sequence its stride says nothing: that is the same whatever is cut off then.
         q, k, v = (x[0, :, :most].unsqueeze(0) for x, most in ((q, rows), (k, keys), (v, keys)))
     mask, score = mask_mod_of(p), score_mod_of(p)
     block_mask = None

@@ -18,7 +18,7 @@ from flashverify.diagnosis.surveying import standing, surveyed
 from flashverify.diagnosis.telling_cases import telling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.case.case import Case
     from flashverify.diagnosis.conditions import Condition
@@ -161,11 +161,8 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     large = {each for each in related if _is_large(each, scene.case)}
     others = iter(related)
     cases = chain(islice(others, _NEEDED), other_settings(trials.subject.supports, scene.case), others)
-    in_time = trials.of(cases, share=_SHARES["always"])
-    longer = (
-        scene for some in [cases] if _is_promising(records) for scene in trials.of(some, share=_SHARES["promising"])
-    )
-    for variant in chain(in_time, longer):
+    runs = _runs(trials, cases, lambda: _is_promising(records))  # of what is left when it is asked
+    for variant in runs:
         if variant is scene:
             continue
         tried += 1
@@ -185,6 +182,13 @@ def _always(trials: Trials, scene: Scene, records: list[Record]) -> tuple[list[R
     if not fits:
         return records, None
     return records, Named([record.claim for record in fits], (), fits[0].explained, fits[0].count(Answer.CLEAR))
+
+
+def _runs(trials: Trials, cases: Iterator[Case], go_on: Callable[[], bool]) -> Iterator[Scene]:
+    """The runs of `cases` within their share of the time, and within a larger one if it is worth while to go on then."""
+    yield from trials.of(cases, share=_SHARES["always"])
+    if go_on():
+        yield from trials.of(cases, share=_SHARES["promising"])
 
 
 def _is_promising(records: list[Record]) -> bool:

@@ -42,11 +42,10 @@ class Traces:
     def listen(self) -> None:
         """Count from now on, if torch's compiler is loaded; it is as soon as a subject was made by `torch.compile`."""
         loaded: Any = sys.modules.get("torch._dynamo.callback")
-        if (
-            loaded is not None and self._start not in loaded.callback_handler.start_callbacks
-        ):  # `torch.compiler.reset` drops them
-            loaded.callback_handler.register_start_callback(self._start)
-            loaded.callback_handler.register_end_callback(self._end)
+        handler = None if loaded is None else loaded.callback_handler
+        if handler is not None and self._start not in handler.start_callbacks:  # `torch.compiler.reset` drops them
+            handler.register_start_callback(self._start)
+            handler.register_end_callback(self._end)
 
     @contextlib.contextmanager
     def only_where(self, allowed: Callable[[], bool]) -> Iterator[None]:
@@ -59,9 +58,7 @@ class Traces:
             self.allowed = before
 
     def _start(self, event: Any = None) -> None:
-        trigger = getattr(
-            event, "callback_trigger", None
-        )  # earlier releases of torch say nothing, and compile functions alone
+        trigger = getattr(event, "callback_trigger", None)  # earlier releases say nothing, and compile functions alone
         if getattr(trigger, "name", _FORWARD) == _FORWARD and not self.allowed():
             raise NotCompiled("a function that torch compiles")
         self.count += 1

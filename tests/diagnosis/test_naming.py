@@ -1,13 +1,15 @@
 """What is found of a failing case is tried on a large one too, and kept where the time is over."""
 
 import dataclasses
+from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
 from flashverify import parse_case
 from flashverify.diagnosis import naming
 from flashverify.diagnosis.catalogue import SEMANTICS
-from flashverify.diagnosis.claims import Claim
+from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.observe import look
 from flashverify.diagnosis.records import Record
 from flashverify.diagnosis.trials import Trials
@@ -42,3 +44,22 @@ def test_what_was_found_before_the_time_was_over_is_kept(monkeypatch):
     monkeypatch.setattr(naming, "SEMANTICS", (missing, *SEMANTICS))
 
     assert [each.semantics for each in naming._claims_of(scene, lambda: False)] == [missing]
+
+
+@pytest.mark.parametrize(
+    ("said", "promising"),
+    [
+        ([[Answer.CLEAR]], True),
+        ([[Answer.CLEAR, Answer.RIGHT]], False),  # it needs a condition
+        ([[Answer.EXPLAINED]], False),
+        ([[Answer.CLEAR]] * 4, False),
+        ([], False),
+    ],
+)
+def test_a_search_goes_on_beyond_its_share_while_few_claims_are_left_and_one_explains_clearly(said, promising):
+    cases = iter("abcdef")
+    trials = SimpleNamespace(of=lambda cases, share: (share * 10, *islice(cases, 2)))
+    records = [Record(Claim(SEMANTICS[0]), list(answers)) for answers in said]
+    found = list(naming._runs(trials, cases, lambda: naming._is_promising(records)))
+
+    assert found == [5.0, "a", "b"] + [8.0, "c", "d"] * promising
