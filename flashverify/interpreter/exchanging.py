@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from functools import lru_cache
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flashverify.interpreter.hooks import stock
@@ -10,8 +12,8 @@ from flashverify.interpreter.loop_code import REWRITTEN
 from flashverify.interpreter.session import active
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import CodeType, FunctionType
+    from collections.abc import Iterator
+    from types import CodeType
 
 __all__ = ["exchanged", "line_by_line", "rewritten"]
 
@@ -44,10 +46,11 @@ def _called_plainly(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @contextlib.contextmanager
-def exchanged(original: Any, edited: Any) -> Iterator[None]:
+def exchanged(original: FunctionType, edited: FunctionType) -> Iterator[None]:
     """Until the end of the block, kernels run another function in place of one of theirs.
 
-    Calls of every other function are replayed as they were recorded, unless these call the edited one.
+    Calls are replayed as they were recorded, and launches that are known are known still, but for those of functions that call the
+    edited one.
 
     Args:
         original: the Python function of a kernel, or of a function that kernels call.
@@ -55,18 +58,21 @@ def exchanged(original: Any, edited: Any) -> Iterator[None]:
     """
     session = active()
     assert session is not None
-    before, known = REWRITTEN.get(original), session.lockstep_class.tapes
-    stale = _callers(original, {key[0] for key in known or () if key[0].__class__ is stock.InterpretedFunction})
-    kept = None if known is None else {key: tape for key, tape in known.items() if _called(key) not in stale}
+    known = session.lockstep_class.tapes  # type: ignore[attr-defined]
+    stale = _callers(original)
+    kept = None if known is None else {key: tape for key, tape in known.items() if _original(_called(key)) not in stale}
+    before = {each: REWRITTEN[each] for each in stale if each in REWRITTEN}
+    for each, function in before.items():
+        REWRITTEN[each] = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        REWRITTEN[each].__kwdefaults__ = function.__kwdefaults__
+        REWRITTEN[each].__annotations__ = function.__annotations__
     REWRITTEN[original] = edited
     try:
         with _tapes(kept):
             yield
     finally:
-        if before is None:
-            del REWRITTEN[original]
-        else:
-            REWRITTEN[original] = before
+        REWRITTEN.pop(original)
+        REWRITTEN.update(before)
 
 
 @contextlib.contextmanager
@@ -77,12 +83,10 @@ def _tapes(tapes: dict[Any, Any] | None) -> Iterator[None]:
         return
     kind = session.lockstep_class
     before, kind.tapes = kind.tapes, None if kind.tapes is None else tapes  # type: ignore[attr-defined]
-    session.meanings += 1
     try:
         yield
     finally:
         kind.tapes = before  # type: ignore[attr-defined]
-        session.meanings += 1
 
 
 def _called(key: Any) -> Any:
@@ -92,30 +96,29 @@ def _called(key: Any) -> Any:
     return key
 
 
-def _callers(original: Any, known: Iterable[Any]) -> set[Any]:
-    """The interpreted functions that are `original`, or call it, directly or by way of others."""
-    callees = {function: _callees(function) for function in known}
-    found = {function for function in callees if function.fn is original}
+def _original(called: Any) -> Any:
+    return called.fn if called.__class__ is stock.InterpretedFunction else None
+
+
+def _callers(original: FunctionType) -> set[FunctionType]:
+    """The functions of kernels that are `original`, or call it, directly or by way of others."""
+    callees = {function: _callees(function) for function in REWRITTEN}
+    found = {original}
     grown = True
     while grown:
-        more = {function for function, names in callees.items() if names & found} - found
+        more = {function for function, called in callees.items() if called & found} - found
         grown = bool(more)
         found |= more
     return found
 
 
-def _callees(function: Any) -> set[Any]:
-    """The interpreted functions whose names stand in the code of one, also behind the name of a module."""
-    names = function.fn.__globals__
-    found, spelled = set(), _names(function.fn.__code__)
-    for name in spelled:
-        meant = names.get(name)
-        if meant.__class__ is stock.InterpretedFunction:
-            found.add(meant)
-        elif meant.__class__ is type(contextlib):
-            inside = (vars(meant).get(other) for other in spelled)
-            found |= {each for each in inside if each.__class__ is stock.InterpretedFunction}
-    return found
+@lru_cache(1 << 10)
+def _callees(function: FunctionType) -> frozenset[Any]:
+    """The functions of kernels whose names stand in the code of one, also behind the name of a module."""
+    names, spelled = function.__globals__, _names(function.__code__)
+    modules = [vars(x) for name in spelled if isinstance(x := names.get(name), ModuleType)]
+    meant = (scope.get(name) for scope in (names, *modules) for name in spelled)
+    return frozenset(each.fn for each in meant if each.__class__ is stock.InterpretedFunction)
 
 
 def _names(code: CodeType) -> set[str]:

@@ -13,6 +13,7 @@ import torch
 
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.observe import look, seen
+from flashverify.interpreter.repeats import Launches
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
@@ -65,23 +66,28 @@ class Bench:
     def __init__(self, subject: Subject, scene: Scene) -> None:
         self.subject, self.scene = subject, scene
         begun = time.monotonic()
-        look(subject, scene.case)
+        self._launches = Launches()
+        execute(subject, scene.execution.problem, kept=self._launches)
         self._limit = max(_LEAST, _PATIENCE * (time.monotonic() - begun))
 
-    def execution(self) -> Execution:
+    def execution(self, *, known: bool = False) -> Execution:
         """One run of the subject as it is now.
+
+        Args:
+            known: launches of unedited kernels that would load what they loaded without an edit need not run.
 
         Raises:
             Exception: what the subject raises, or that it takes too long.
         """
+        launches = self._launches if known else None
         with within(self._limit):
-            return execute(self.subject, self.scene.execution.problem, memory=False)
+            return execute(self.subject, self.scene.execution.problem, known=launches, memory=False)
 
     def effect(self) -> Effect | None:
         """What the subject, as it is now, makes of the case; None where it raises, or has other outputs."""
         scene = self.scene
         try:
-            run = self.execution()
+            run = self.execution(known=True)
         except Exception:
             return None
         outputs = {name: x.detach().cpu().double() for name, x in run.outputs.items()}

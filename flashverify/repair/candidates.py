@@ -28,13 +28,13 @@ class Candidate:
         ran: the function that it changes.
         edit: what is replaced.
         cost: how far it is from what stands there.
-        node: the expression whose value it changes; None where it changes what happens.
+        node: the expression whose value it changes, or the statement.
     """
 
     ran: Ran
     edit: Edit
     cost: float
-    node: ast.expr | None
+    node: ast.expr | ast.stmt
 
 
 @dataclass(eq=False)

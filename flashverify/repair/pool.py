@@ -156,15 +156,19 @@ class Pool:
             yield
 
 
-def reward(effect: Effect | None) -> float:
-    """How promising the statement is whose edit did that, from -1 to 2."""
+def reward(effect: Effect | None, wrong: frozenset[str]) -> float:
+    """How promising the statement is whose edit did that, from -1 to 2: where the mistake is, an edit moves what is wrong, and little else.
+
+    Args:
+        effect: None where the subject raised.
+        wrong: outputs that have wrong elements without an edit.
+    """
     if effect is None:
         return -0.2
     if not effect.changed:
-        return -0.5
-    if effect.broken == 0.0:
-        return 0.6 * (effect.touched > 0) + 1.4 * effect.fixed
-    return effect.fixed - min(1.0, 0.3 + effect.broken)
+        return -0.4
+    aimed = len(effect.changed & wrong) / len(effect.changed)
+    return 1.2 * effect.fixed + 0.8 * aimed * min(1.0, 2.0 * effect.touched) - 0.4 * (1.0 - aimed) - 0.3 * effect.broken
 
 
 @contextlib.contextmanager

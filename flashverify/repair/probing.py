@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Probe", "probed", "watching"]
 
-_NAME = "__flashverify_probe__"
+_NAME, _CHOICE = "__flashverify_probe__", "__flashverify_choice__"
 _TIMES = 24
 """Times that an expression is computed with its edits; what differs later only is not seen."""
 _SAFE = frozenset(
@@ -33,30 +33,32 @@ _SAFE = frozenset(
     """.split()  # noqa: SIM905
 )
 """Calls that compute a value and do nothing else."""
-Position = tuple[int, int, int, int]
+_END = "\n"
+"""Behind an expression, which may end with a comment."""
+Position = tuple[int, int, int, int, bool]
 
 
 class Probe:
-    """What edits made of the expressions that they change.
+    """Every edit of a function in one copy of it: what they make of the expressions that they change, and one of them in place of what stands there.
 
     Args:
         candidates: of one function.
+
+    Attributes:
+        variants: by place, what stands there with each edit: an expression, or a statement.
     """
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
-        self.groups: dict[Position, list[Candidate]] = defaultdict(list)
+        groups: dict[Position, list[Candidate]] = defaultdict(list)
         for candidate in candidates:
-            if candidate.node is not None:
-                self.groups[_position(candidate.node)].append(candidate)
-        self.variants = {key: _variants(group) for key, group in self.groups.items()}
-        self.groups = {key: list(found) for key, found in self.variants.items() if found}
-        self._keys = list(self.groups)
-        self._places = {
-            candidate: (number, at) for number, key in enumerate(self._keys) for at, candidate in enumerate(self.groups[key])
-        }
+            groups[_position(candidate.node)].append(candidate)
+        found = {key: _variants(group) for key, group in groups.items()}
+        self.variants = {key: each for key, each in found.items() if each}
+        self.numbers = {key: number for number, key in enumerate(self.variants)}
+        self._places = {x: (n, at) for n, each in enumerate(self.variants.values()) for at, x in enumerate(each)}
         self._instead: tuple[int, int] | None = None
-        self._times = [0] * len(self._keys)
-        self._seen: list[list[Any]] = [[] for _ in self._keys]
+        self._times = [0] * len(self.variants)
+        self._seen: list[list[Any]] = [[] for _ in self.variants]
 
     def has(self, candidate: Candidate) -> bool:
         """Whether it can compute an edit in place of what stands there."""
@@ -70,6 +72,10 @@ class Probe:
             yield
         finally:
             self._instead = None
+
+    def chosen(self, number: int) -> int:
+        """Which edit of a statement happens; -1 for none of them."""
+        return self._instead[1] if self._instead is not None and self._instead[0] == number else -1
 
     def saw(self, number: int, value: Any, *edited: Callable[[], Any]) -> Any:
         """The value of an expression, once its edits were computed as well; that of one edit alone where it stands in for it."""
@@ -98,10 +104,10 @@ class Probe:
         """By one edit, the cheapest, those that give the same values as it does, which are not those without an edit; and all that were asked about."""
         classes: dict[Candidate, list[Candidate]] = {}
         asked: set[Candidate] = set()
-        for key, seen in zip(self._keys, self._seen, strict=True):
+        for variants, seen in zip(self.variants.values(), self._seen, strict=True):
             if not seen:
                 continue
-            group = self.groups[key]
+            group = list(variants)
             asked.update(group)
             same: dict[bytes, list[Candidate]] = defaultdict(list)
             for candidate, digest in zip(group, seen[1:], strict=True):
@@ -117,11 +123,11 @@ class Probe:
 @contextlib.contextmanager
 def watching(probe: Probe) -> Iterator[None]:
     """Until the end of the block the probe sees what `probed` functions compute."""
-    vars(builtins)[_NAME] = probe.saw
+    vars(builtins).update({_NAME: probe.saw, _CHOICE: probe.chosen})
     try:
         yield
     finally:
-        del vars(builtins)[_NAME]
+        del vars(builtins)[_NAME], vars(builtins)[_CHOICE]
 
 
 def probed(ran: Ran, probe: Probe) -> Any:
@@ -135,59 +141,85 @@ def probed(ran: Ran, probe: Probe) -> Any:
 
 class _Inserting(ast.NodeTransformer):
     def __init__(self, probe: Probe, shift: int) -> None:
-        self._probe, self._shift = probe, shift
-        self._numbers = {key: number for number, key in enumerate(probe.groups)}
+        self._variants, self._numbers, self._shift = probe.variants, dict(probe.numbers), shift
 
     def visit(self, node: ast.AST) -> Any:
         found = super().visit(node)
-        if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        if not isinstance(node, (ast.expr, ast.stmt)) or getattr(node, "end_lineno", None) is None:
             return found
-        if getattr(node, "end_lineno", None) is None:
+        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return found
         key = _position(node, self._shift)
-        number = self._numbers.pop(key, None)
-        if number is None:
+        number = self._numbers.get(key)
+        if number is None or found is None:
             return found
-        variants = [_lambda(each) for each in self._probe.variants[key].values()]
-        call = ast.Call(ast.Name(_NAME, ast.Load()), [ast.Constant(number), found, *variants], [])
-        return ast.copy_location(call, node)
+        del self._numbers[key]
+        variants = list(self._variants[key].values())
+        if isinstance(node, ast.expr):
+            made: ast.AST = ast.Call(_name(_NAME), [ast.Constant(number), found, *map(_lambda, variants)], [])
+        else:
+            made = _choice(number, found if isinstance(found, list) else [found], variants)
+        return ast.copy_location(made, node)
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _choice(number: int, found: list[ast.stmt], variants: list[Any]) -> ast.stmt:
+    """One of several statements, or what stands there."""
+    for at, variant in enumerate(variants):
+        chosen = ast.Compare(ast.Call(_name(_CHOICE), [ast.Constant(number)], []), [ast.Eq()], [ast.Constant(at)])
+        found = [ast.If(chosen, [variant], found)]
+    return found[0]
 
 
 def _lambda(body: ast.expr) -> ast.Lambda:
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), body)
 
 
-def _variants(group: list[Candidate]) -> dict[Candidate, ast.expr]:
-    """The edited expressions whose computing does nothing else."""
+def _variants(group: list[Candidate]) -> dict[Candidate, Any]:
+    """What stands there with each edit that is Python, and whose computing does nothing else."""
     texts = [_edited(each) for each in group]
+    if isinstance(group[0].node, ast.stmt):
+        statements = [_statement(text) for text in texts]
+        return {candidate: tree for candidate, tree in zip(group, statements, strict=True) if tree is not None}
     try:
-        found = ast.parse(f"({','.join(texts)},)", mode="eval").body.elts  # type: ignore[attr-defined]
+        found = ast.parse(f"({','.join(f'({text}{_END})' for text in texts)},)", mode="eval").body.elts  # type: ignore[attr-defined]
     except SyntaxError:
         found = []
     if len(found) != len(group):  # one of them is no expression
-        found = [_parsed(text) for text in texts]
+        found = [_expression(text) for text in texts]
     return {candidate: tree for candidate, tree in zip(group, found, strict=True) if tree is not None and _is_safe(tree)}
 
 
 def _edited(candidate: Candidate) -> str:
-    assert candidate.node is not None
     source, edit = candidate.ran.source, candidate.edit
     start, end = source.span(candidate.node)
-    return f"({source.text[start : edit.start]}{edit.text}{source.text[edit.end : end]}\n)"
+    return f"{source.text[start : edit.start]}{edit.text}{source.text[edit.end : end]}"
 
 
-def _parsed(text: str) -> ast.expr | None:
+def _expression(text: str) -> ast.expr | None:
     try:
-        return ast.parse(text, mode="eval").body
+        return ast.parse(f"({text}{_END})", mode="eval").body
     except SyntaxError:
         return None
 
 
-def _position(node: ast.expr, shift: int = 0) -> Position:
-    """Where a node stands; columns count from that of its function."""
+def _statement(text: str) -> ast.stmt | None:
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return None
+    return body[0] if len(body) == 1 else None
+
+
+def _position(node: ast.expr | ast.stmt, shift: int = 0) -> Position:
+    """Where a node stands, a statement apart from an expression that is all of it; columns count from that of its function."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
-    return node.lineno, node.col_offset + shift, node.end_lineno, node.end_col_offset + shift
+    begin, end = node.col_offset + shift, node.end_col_offset + shift
+    return node.lineno, begin, node.end_lineno, end, isinstance(node, ast.stmt)
 
 
 def _is_safe(tree: ast.expr) -> bool:

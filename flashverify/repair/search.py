@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING
 
-from flashverify.diagnosis.neighbours import neighbours
-from flashverify.diagnosis.observation import LARGEST
-from flashverify.diagnosis.observe import look
-from flashverify.diagnosis.related_cases import variants
-from flashverify.diagnosis.trials import work
-from flashverify.repair.bench import Bench, bench, within
+from flashverify.repair.bench import Bench, bench
 from flashverify.repair.functions import executed
+from flashverify.repair.judges import Judges
 from flashverify.repair.pool import Pool, reward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import CodeType, FunctionType
 
     from flashverify.case.case import Case
@@ -27,10 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Repairs", "search"]
 
-_CASES, _FAILING = 24, 6
-"""Further cases on which a repair is tried, and how many of them must fail without it, if so many are found."""
-_LOOKED_AT = 60
-"""Cases that are run to find them."""
 _SEARCHED = 0.75
 """Share of the time after which no other edit is tried beside one that repairs."""
 _MORE = 0.3
@@ -39,10 +31,6 @@ _REPAIRS = 4
 """Repairs after which no other one is looked for."""
 _ALIKE = 30
 """Edits that do the same on the failing case of which each is tried on the further ones."""
-_LARGE = 1 << 13
-"""Pairs of rows and keys, over all heads, of the largest case on which repairs are tried, if enough smaller ones fail."""
-_CASE_LIMIT = 5.0
-"""Seconds that one case may take."""
 
 
 class Repairs:
@@ -56,82 +44,9 @@ class Repairs:
         self.log: list[str] = []
 
 
-class _Judges:
-    """Cases on which a repair must be right; those that refuted an edit come first."""
-
-    def __init__(self, subject: Subject, case: Case, first: Case | None, left: Callable[[], float]) -> None:
-        self._subject = subject
-        self._cases: list[Case] = []
-        self._more = self._drawn(case, first)
-        self._left = left
-        self.failing = 0
-        self.count = 0
-
-    def _drawn(self, case: Case, first: Case | None) -> Iterator[tuple[Case, bool]]:
-        """Cases that the unedited subject runs, and whether it fails on them: failing and right ones, first of all the given one."""
-        subject = self._subject
-        near, wide = neighbours(subject.supports, case), variants(subject, case)
-        given = iter(() if first is None or first == case else (first,))
-        taken = {True: 0, False: 0}
-        for each in islice(_in_turns(given, wide, near), _LOOKED_AT):
-            if each is None or (work(each) > _LARGE and each != first) or work(each) > LARGEST or subject.supports.refusal(each) is not None:
-                continue
-            try:
-                with within(_CASE_LIMIT):
-                    scene = look(subject, each)
-            except Exception:
-                continue
-            if scene is None:
-                continue
-            fails = bool(scene.failures)
-            if taken[fails] >= (_CASES - _FAILING if fails else _CASES // 2):
-                continue
-            taken[fails] += 1
-            yield each, fails
-            if sum(taken.values()) >= _CASES and taken[True] >= _FAILING:
-                return
-
-    def prepare(self) -> None:
-        """Find the cases, with the unedited subject."""
-        for each, fails in self._more:
-            self._cases.append(each)
-            self.failing += fails
-            self.count += 1
-            if self._left() <= 0:
-                return
-
-    def all_right(self) -> bool:
-        """Whether the subject as it is now is right on all of them."""
-        for number, case in enumerate(self._cases):
-            try:
-                with within(_CASE_LIMIT):
-                    scene = look(self._subject, case)
-            except Exception:
-                scene = None
-            if scene is None or scene.failures:
-                self._cases.insert(0, self._cases.pop(number))
-                return False
-        return True
-
-
-def _in_turns(given: Iterator[Case], *each: Iterator[Case]) -> Iterator[Case]:
-    yield from given
-    open_ = list(each)
-    while open_:
-        for one in list(open_):
-            found = next(one, None)
-            if found is None:
-                open_.remove(one)
-            else:
-                yield found
-
-
 def search(subject: Subject, case: Case, *, first: Case | None, seconds: float, clock: Callable[[], float] = time.monotonic) -> Repairs:
     """Edits of one place after which the subject is right on `case` and on further cases."""
     begun, made = clock(), Repairs()
-
-    def left() -> float:
-        return seconds - (clock() - begun)
 
     found = bench(subject, case)
     if found is None:
@@ -141,7 +56,7 @@ def search(subject: Subject, case: Case, *, first: Case | None, seconds: float, 
     functions = _by_suspicion(found, ran)
     made.log.append(f"{clock() - begun:.2f} ordered " + ", ".join(f"{each.name} {handicap:.2f}" for handicap, each in functions[:12]))
     pool = Pool(found.execution, functions)
-    judges: _Judges | None = None
+    judges, wrong = Judges(subject, case, first), frozenset(found.scene.failures)
     end = _SEARCHED * seconds
     while clock() - begun < end and len(made.found) < _REPAIRS:
         chosen = pool.next()
@@ -154,16 +69,11 @@ def search(subject: Subject, case: Case, *, first: Case | None, seconds: float, 
                 effect = found.effect()
         except SyntaxError:
             continue
-        statement.rewards.append(reward(effect))
+        statement.rewards.append(reward(effect, wrong))
         if effect is not None and effect.repaired:
-            if judges is None:
-                judges = _Judges(subject, case, first, left)
-                judges.prepare()
-                made.log.append(f"{clock() - begun:.2f} judges {judges.count} failing {judges.failing}")
             for each in pool.alike(candidate)[:_ALIKE]:
                 try:
-                    with pool.applied(unit, each):
-                        right = judges.all_right()
+                    right = judges.all_right(partial(pool.applied, unit, each))
                 except SyntaxError:
                     continue
                 made.overfitted += not right
@@ -174,8 +84,7 @@ def search(subject: Subject, case: Case, *, first: Case | None, seconds: float, 
                     made.found.append(each)
                     break
     made.generated, made.kept = pool.generated, pool.kept
-    if judges is not None:
-        made.cases, made.failing = judges.count, judges.failing
+    made.cases, made.failing = judges.cases, judges.failing
     return made
 
 

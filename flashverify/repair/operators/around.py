@@ -24,12 +24,12 @@ class Varied:
     Attributes:
         edit: what is replaced.
         cost: how far it is from what stands there: 1 for one symbol, more for what is put in.
-        node: the expression whose value it changes; None where it changes what happens.
+        node: the expression whose value it changes, or the statement.
     """
 
     edit: Edit
     cost: float
-    node: ast.expr | None = None
+    node: ast.expr | ast.stmt
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Around:
         """The text of a node."""
         return self.ran.source.of(node)
 
-    def replaced(self, node: ast.AST, text: str, cost: float) -> Varied:
+    def replaced(self, node: ast.expr | ast.stmt, text: str, cost: float) -> Varied:
         """Another text in place of a node."""
-        return Varied(Edit(*self.ran.source.span(node), text), cost, node if isinstance(node, ast.expr) else None)
+        return Varied(Edit(*self.ran.source.span(node), text), cost, node)
 
     def between(self, whole: ast.expr, sides: tuple[ast.AST, ast.AST], symbol: str, text: str, cost: float) -> Varied:
         """Another text in place of the operator between two sides of an expression."""

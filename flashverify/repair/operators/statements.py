@@ -35,7 +35,7 @@ def left_out(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 def _without(node: ast.stmt, around: Around, cost: float) -> Varied:
     lines = around.of(node).count("\n")
-    return Varied(Edit(*around.ran.source.span(node), "pass" + "\n" * lines), cost)
+    return Varied(Edit(*around.ran.source.span(node), "pass" + "\n" * lines), cost, node)
 
 
 def updates(node: ast.AST, around: Around) -> Iterator[Varied]:
