@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from itertools import accumulate
 
 __all__ = ["Source"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from functools import lru_cache
 from types import FunctionType, ModuleType
@@ -12,10 +13,10 @@ from flashverify.interpreter.loop_code import REWRITTEN
 from flashverify.interpreter.session import active
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import CodeType
 
-__all__ = ["exchanged", "line_by_line", "rewritten"]
+__all__ = ["exchanged", "function_of", "rewritten", "unrecorded"]
 
 
 def rewritten() -> dict[CodeType, FunctionType]:
@@ -23,8 +24,23 @@ def rewritten() -> dict[CodeType, FunctionType]:
     return {function.__code__: original for original, function in REWRITTEN.items()}
 
 
+def function_of(tree: ast.Module, original: FunctionType, change: Callable[[ast.Module], ast.Module]) -> FunctionType:
+    """What a session runs of the definition of a function, which is rewritten for it.
+
+    Args:
+        tree: of the definition alone.
+        original: the function that it stands in for: it finds the same names, and is of the same file.
+        change: of the rewritten tree.
+    """
+    changed = ast.fix_missing_locations(change(stock.FunctionRewriter.ast_transformer.visit(tree)))
+    made: dict[str, Any] = {}
+    exec(compile(changed, original.__code__.co_filename, "exec", dont_inherit=True), original.__globals__, made)
+    function: FunctionType = made[original.__name__]
+    return function
+
+
 @contextlib.contextmanager
-def line_by_line() -> Iterator[None]:
+def unrecorded() -> Iterator[None]:
     """Until the end of the block every line of a kernel, and of what it calls, runs in Python; only what Triton's language has is replayed."""
     session = active()
     if session is None:
@@ -63,7 +79,9 @@ def exchanged(original: FunctionType, edited: FunctionType) -> Iterator[None]:
     kept = None if known is None else {key: tape for key, tape in known.items() if _original(_called(key)) not in stale}
     before = {each: REWRITTEN[each] for each in stale if each in REWRITTEN}
     for each, function in before.items():
-        REWRITTEN[each] = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        REWRITTEN[each] = FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__
+        )
         REWRITTEN[each].__kwdefaults__ = function.__kwdefaults__
         REWRITTEN[each].__annotations__ = function.__annotations__
     REWRITTEN[original] = edited
@@ -118,7 +136,7 @@ def _callees(function: FunctionType) -> frozenset[Any]:
     names, spelled = function.__globals__, _names(function.__code__)
     modules = [vars(x) for name in spelled if isinstance(x := names.get(name), ModuleType)]
     meant = (scope.get(name) for scope in (names, *modules) for name in spelled)
-    return frozenset(each.fn for each in meant if each.__class__ is stock.InterpretedFunction)
+    return frozenset(each for each in map(_original, meant) if each is not None)
 
 
 def _names(code: CodeType) -> set[str]:

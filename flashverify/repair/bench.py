@@ -13,7 +13,7 @@ import torch
 
 from flashverify.checks.passes.execution import execute
 from flashverify.diagnosis.observe import look, seen
-from flashverify.interpreter.repeats import Launches
+from flashverify.interpreter.modes import launches
 from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ __all__ = ["Bench", "Effect", "within"]
 
 _PATIENCE, _LEAST = 8.0, 0.5
 """How many times as long as without an edit a run may take, and seconds that it may take in any case."""
+_AGAIN = 0.2
+"""Seconds after which what did not end is ended again."""
 
 
 class TooLongError(BaseException):
@@ -61,12 +63,15 @@ class Bench:
     Args:
         subject: the kernel under test.
         scene: its run, with failures.
+
+    Attributes:
+        wrong: the outputs that have wrong elements.
     """
 
     def __init__(self, subject: Subject, scene: Scene) -> None:
-        self.subject, self.scene = subject, scene
+        self.subject, self.scene, self.wrong = subject, scene, frozenset(scene.failures)
         begun = time.monotonic()
-        self._launches = Launches()
+        self._launches = launches()
         execute(subject, scene.execution.problem, kept=self._launches)
         self._limit = max(_LEAST, _PATIENCE * (time.monotonic() - begun))
 
@@ -79,9 +84,9 @@ class Bench:
         Raises:
             Exception: what the subject raises, or that it takes too long.
         """
-        launches = self._launches if known else None
+        earlier = self._launches if known else None
         with within(self._limit):
-            return execute(self.subject, self.scene.execution.problem, known=launches, memory=False)
+            return execute(self.subject, self.scene.execution.problem, known=earlier, memory=False)
 
     def effect(self) -> Effect | None:
         """What the subject, as it is now, makes of the case; None where it raises, or has other outputs."""
@@ -111,7 +116,9 @@ class Bench:
                 return wrong | rest
             found = seen(self.subject, run.problem, run, like=scene)
             return {} if found is None else dict(found.failures)
-        rest = {name: ~x.holds(outputs[name], scene.free.get(name)) for name, x in scene.right.items() if name not in wrong}
+        rest = {
+            name: ~x.holds(outputs[name], scene.free.get(name)) for name, x in scene.right.items() if name not in wrong
+        }
         return wrong | rest
 
 
@@ -122,7 +129,13 @@ def _effect(scene: Scene, failing: dict[str, Tensor], changed: dict[str, Tensor]
         before = torch.zeros_like(changed[name]) if before is None else before
         now = failing.get(name)
         now = torch.zeros_like(before) if now is None else now
-        each = (before.sum(), (before & ~now).sum(), (~before).sum(), (now & ~before).sum(), (before & changed[name]).sum())
+        each = (
+            before.sum(),
+            (before & ~now).sum(),
+            (~before).sum(),
+            (now & ~before).sum(),
+            (before & changed[name]).sum(),
+        )
         counts += torch.stack(each).double()
     wrong, fixed, right, broken, touched = counts.tolist()
     return Effect(
@@ -153,7 +166,7 @@ def within(seconds: float) -> Iterator[None]:
         raise TooLongError
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)  # where the first one comes in a callback that drops it
     try:
         yield
     except TooLongError:

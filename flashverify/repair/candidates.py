@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Site", "sites"]
 
-_LEFT_ALONE = frozenset({"multiple_of", "max_contiguous", "max_constancy", "static_assert", "debug_barrier", "static_print"})
+_LEFT_ALONE = frozenset(
+    {"multiple_of", "max_contiguous", "max_constancy", "static_assert", "debug_barrier", "static_print"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """An edit of a function put in place in a running process, and taken back."""
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import contextlib
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
-
-from flashverify.interpreter.hooks import stock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,16 +56,16 @@ def code_of(ran: Ran, change: Callable[[ast.Module, int], ast.Module]) -> Any:
 def _made(ran: Ran, edit: Edit, change: Callable[[ast.Module, int], ast.Module]) -> Any:
     of_kernel = ran.kernel is not None
     whole = ran.node if of_kernel else ran.top
-    first = whole.lineno if of_kernel else min([whole.lineno, *(x.lineno for x in getattr(whole, "decorator_list", ()))])
+    first = (
+        whole.lineno if of_kernel else min([whole.lineno, *(x.lineno for x in getattr(whole, "decorator_list", ()))])
+    )
     tree = ast.parse(_text(ran, whole, first, edit))
     ast.increment_lineno(tree, first - 1)
     if of_kernel:
-        tree = stock.FunctionRewriter.ast_transformer.visit(tree)
+        from flashverify.interpreter.exchanging import function_of
+
+        return function_of(tree, ran.kernel, lambda rewritten: change(rewritten, whole.col_offset))
     tree = ast.fix_missing_locations(change(tree, whole.col_offset))
-    if ran.kernel is not None:
-        made: dict[str, Any] = {}
-        exec(compile(tree, str(ran.file), "exec", dont_inherit=True), ran.kernel.__globals__, made)
-        return made[ran.name]
     like = ran.functions[0].__code__
     code = _inner(compile(tree, str(ran.file), "exec", flags=like.co_flags & _FLAGS, dont_inherit=True), like)
     if code is None:

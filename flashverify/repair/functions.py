@@ -50,7 +50,7 @@ class Ran:
     top: ast.stmt
     lines: set[int] = field(default_factory=set)
     kinds: dict[str, str] = field(default_factory=dict)
-    kernel: FunctionType | None = None
+    kernel: Any = None
     functions: list[FunctionType] = field(default_factory=list)
     under: set[str] = field(default_factory=set)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 from functools import lru_cache
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["kinds_of", "likeness", "shape_of"]
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flashverify.interpreter.modes import line_by_line
 from flashverify.repair.candidates import sites
 from flashverify.repair.exchange import edited, in_place
 from flashverify.repair.probing import Probe, probed, watching
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from flashverify.repair.candidates import Candidate, Site
     from flashverify.repair.functions import Ran
 
-__all__ = ["Pool", "Unit", "plainly", "reward"]
+__all__ = ["Pool", "Statement", "Unit", "reward"]
 
 _TIERS = (1.0, 2.05, 3.0)
 """Costs from which on edits of a function are made ready together, those that cost less before."""
@@ -118,7 +119,8 @@ class Pool:
             self._sites[unit.ran] = list(sites(unit.ran))
         least, most = (*_TIERS, math.inf)[unit.tier : unit.tier + 2]
         found = [
-            (site.line, [each for each in site.candidates if least <= each.cost < most]) for site in self._sites[unit.ran]
+            (site.line, [each for each in site.candidates if least <= each.cost < most])
+            for site in self._sites[unit.ran]
         ]
         every = [candidate for _, candidates in found for candidate in candidates]
         unit.statements = []
@@ -128,7 +130,7 @@ class Pool:
         classes: dict[Candidate, list[Candidate]] = {each: [each] for each in every}
         with contextlib.suppress(Exception):
             unit.schema = probed(unit.ran, unit.probe)
-            with in_place(unit.ran, unit.schema), watching(unit.probe), plainly():
+            with in_place(unit.ran, unit.schema), watching(unit.probe), line_by_line():
                 self._run()
             distinct, asked = unit.probe.distinct()
             classes = {each: [each] for each in every if each not in asked} | distinct
@@ -169,16 +171,3 @@ def reward(effect: Effect | None, wrong: frozenset[str]) -> float:
         return -0.4
     aimed = len(effect.changed & wrong) / len(effect.changed)
     return 1.2 * effect.fixed + 0.8 * aimed * min(1.0, 2.0 * effect.touched) - 0.4 * (1.0 - aimed) - 0.3 * effect.broken
-
-
-@contextlib.contextmanager
-def plainly() -> Iterator[None]:
-    import sys
-
-    if "flashverify.interpreter.session" not in sys.modules:
-        yield
-        return
-    from flashverify.interpreter.exchanging import line_by_line
-
-    with line_by_line():
-        yield

@@ -190,7 +190,9 @@ def _variants(group: list[Candidate]) -> dict[Candidate, Any]:
         found = []
     if len(found) != len(group):  # one of them is no expression
         found = [_expression(text) for text in texts]
-    return {candidate: tree for candidate, tree in zip(group, found, strict=True) if tree is not None and _is_safe(tree)}
+    return {
+        candidate: tree for candidate, tree in zip(group, found, strict=True) if tree is not None and _is_safe(tree)
+    }
 
 
 def _edited(candidate: Candidate) -> str:
@@ -233,7 +235,9 @@ def _is_safe(tree: ast.expr) -> bool:
 
 
 def _last(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
 
 
 def _bytes(value: Any) -> bytes:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from flashverify.repair.exchange import Edit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from flashverify.repair.functions import Ran
 
 __all__ = ["Around", "Operator", "Varied", "called"]

@@ -20,7 +20,7 @@ _INTEGERS, _FLOATS, _CONDITIONS = 14, 10, 10
 
 def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
     """An integer that is not limited, moved or multiplied as it should be."""
-    if not _is_value(node, around) or _kind(node, around) != "int":
+    if not isinstance(node, ast.expr) or not _is_value(node, around) or _kind(node, around) != "int":
         return
     text = around.of(node)
     least, most = ("tl.maximum", "tl.minimum") if around.in_kernel else ("max", "min")
@@ -36,7 +36,10 @@ def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A number that lacks a factor, or a rounding that happens too early."""
-    if not _is_value(node, around) or not (kind := _kind(node, around)).startswith("float"):
+    if not isinstance(node, ast.expr) or not _is_value(node, around):
+        return
+    kind = _kind(node, around)
+    if not kind.startswith("float"):
         return
     text, shape = around.of(node), shape_of(kind)
     for rank, name in enumerate(around.ran.names_of("float", near=text)[:_FLOATS]):
@@ -58,23 +61,32 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 def masks(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A condition that lacks a part which stands elsewhere in the function, and a value that lacks a condition."""
-    if isinstance(node, (ast.Compare, ast.BinOp)) and not isinstance(around.parent, (ast.BinOp, ast.Compare)):
-        if isinstance(node, ast.Compare) or isinstance(node.op, (ast.BitAnd, ast.BitOr)):
-            text = around.of(node)
-            for rank, other in enumerate(around.ran.conditions[:_CONDITIONS]):
-                if other not in text:
-                    yield around.replaced(node, f"(({text}) & ({other}))", 2.6 + 0.1 * rank)
-            return
-    if around.in_kernel and _is_value(node, around) and shape_of(kind := _kind(node, around)) and kind.startswith("float"):
-        text = around.of(node)
+    if not isinstance(node, ast.expr):
+        return
+    text = around.of(node)
+    if _is_condition(node) and not isinstance(around.parent, (ast.BinOp, ast.Compare)):
+        for rank, other in enumerate(around.ran.conditions[:_CONDITIONS]):
+            if other not in text:
+                yield around.replaced(node, f"(({text}) & ({other}))", 2.6 + 0.1 * rank)
+    elif around.in_kernel and _is_value(node, around) and _is_floats(_kind(node, around)):
         for rank, other in enumerate(around.ran.conditions[:_CONDITIONS]):
             yield around.replaced(node, f"tl.where({other}, {text}, 0.0)", 2.8 + 0.1 * rank)
             yield around.replaced(node, f'tl.where({other}, {text}, float("-inf"))', 3.0 + 0.1 * rank)
 
 
-def _is_value(node: ast.AST, around: Around) -> bool:
+def _is_condition(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare) or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr))
+    )
+
+
+def _is_floats(kind: str) -> bool:
+    return kind.startswith("float") and shape_of(kind) is not None
+
+
+def _is_value(node: ast.expr, around: Around) -> bool:
     """Whether a node is all that a statement assigns, an argument, or a field of what is made."""
-    if not isinstance(node, ast.expr) or isinstance(node, (ast.Constant, ast.Starred, ast.Tuple)):
+    if isinstance(node, (ast.Constant, ast.Starred, ast.Tuple)):
         return False
     parent = around.parent
     if isinstance(parent, (ast.Assign, ast.AugAssign, ast.Return)):

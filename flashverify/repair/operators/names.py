@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from flashverify.repair.exchange import Edit
@@ -45,13 +46,13 @@ def exchanged_arguments(node: ast.AST, around: Around) -> Iterator[Varied]:
     if not isinstance(node, (ast.Call, ast.Tuple)):
         return
     each = node.args if isinstance(node, ast.Call) else node.elts
-    for first, second in zip(each, each[1:], strict=False):
+    for first, second in pairwise(each):
         one, other = around.kind(first), around.kind(second)
         if around.of(first) != around.of(second) and (one == other or not (one and other)):
             (start, end), (after, last) = around.ran.source.span(first), around.ran.source.span(second)
             text = around.ran.source.text
             joined = f"{text[after:last]}{text[end:after]}{text[start:end]}"
-            yield Varied(Edit(start, last, joined), 1.4 if one and one == other else 2.0, node)
+            yield Varied(Edit(start, last, joined), 1.2 if one and one == other else 2.0, node)
 
 
 def spreads(node: ast.AST, around: Around) -> Iterator[Varied]:

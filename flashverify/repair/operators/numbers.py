@@ -48,9 +48,12 @@ def signs(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A sign that is missing, or one too many."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
         yield around.replaced(node, f"({around.of(node.operand)})", 1.3)
-    elif isinstance(around.parent, (ast.Assign, ast.BinOp)) and isinstance(node, (ast.Name, ast.Call)):
-        if around.kind(node).startswith("float"):
-            yield around.replaced(node, f"(-{around.of(node)})", 2.6)
+    elif (
+        isinstance(around.parent, (ast.Assign, ast.BinOp))
+        and isinstance(node, (ast.Name, ast.Call))
+        and around.kind(node).startswith("float")
+    ):
+        yield around.replaced(node, f"(-{around.of(node)})", 2.6)
 
 
 def constants(node: ast.AST, around: Around) -> Iterator[Varied]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["calls", "left_out", "loops", "updates"]
 
-_AUGMENTED = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*")}
+_INVERSE = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 
 
 def left_out(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -27,9 +27,9 @@ def left_out(node: ast.AST, around: Around) -> Iterator[Varied]:
     elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         if around.ran.has_value(node.targets[0].id, node):
             yield _without(node, around, 1.1)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield _without(node, around, 1.7)
-    elif isinstance(node, (ast.Continue, ast.Break)):
+    elif (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or isinstance(
+        node, (ast.Continue, ast.Break)
+    ):
         yield _without(node, around, 1.7)
 
 
@@ -40,11 +40,10 @@ def _without(node: ast.stmt, around: Around, cost: float) -> Varied:
 
 def updates(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A sum that is a difference, or only its last term."""
-    if not isinstance(node, ast.AugAssign) or type(node.op) not in _AUGMENTED:
+    if not isinstance(node, ast.AugAssign) or type(node.op) not in _INVERSE:
         return
-    symbol, other = _AUGMENTED[type(node.op)]
     target, value = around.of(node.target), around.of(node.value)
-    yield around.replaced(node, f"{target} {other}= {value}", 1.5)
+    yield around.replaced(node, f"{target} {_INVERSE[type(node.op)]}= {value}", 1.5)
     yield around.replaced(node, f"{target} = {value}", 1.8)
 
 
