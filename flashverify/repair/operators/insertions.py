@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from flashverify.repair.operators.around import Around, Varied
 
-__all__ = ["factors", "limits", "masks"]
+__all__ = ["conversions", "factors", "limits", "masks"]
 
 _INTEGERS, _FLOATS, _CONDITIONS = 14, 10, 10
 """Names, and conditions, that are put in at one place."""
@@ -35,7 +35,7 @@ def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 
 def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
-    """A number that lacks a factor, or a rounding that happens too early."""
+    """A number that lacks a factor or a term."""
     if not isinstance(node, ast.expr) or not _is_value(node, around):
         return
     kind = _kind(node, around)
@@ -57,6 +57,13 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
         for rank, name in enumerate(around.ran.names_of(kind, near=text)[:_FLOATS]):
             if name != text:
                 yield around.replaced(node, f"({text}) * {name}", 2.7 + 0.1 * rank)
+
+
+def conversions(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """A tensor that should have been made fp32 before more is done with it."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and _is_floats(around.kind(node)):
+        if isinstance(around.parent, (ast.BinOp, ast.Call, ast.Assign)):
+            yield around.replaced(node, f"{node.id}.to(tl.float32)" if around.in_kernel else f"{node.id}.float()", 2.4)
 
 
 def masks(node: ast.AST, around: Around) -> Iterator[Varied]:

@@ -30,7 +30,7 @@ def arithmetic(node: ast.AST, around: Around) -> Iterator[Varied]:
     if symbol in "+*":
         yield around.replaced(node, f"({right})", 1.0)
     elif symbol == "-":
-        yield around.replaced(node, f"({right} - {left})", 1.8)
+        yield around.replaced(node, f"(({right}) - ({left}))", 1.8)
     for other in _INSTEAD[symbol]:
         yield around.replaced(node, f"(({left}) {other} ({right}))", 1.5)
 
