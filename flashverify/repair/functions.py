@@ -113,10 +113,7 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
     finally:
         sys.settrace(before)
     of_kernels = kernels()
-    holders: dict[CodeType, list[FunctionType]] = {code: [] for code in seen.lines}
-    for each in gc.get_objects():
-        if isinstance(each, FunctionType) and each.__code__ in holders:
-            holders[each.__code__].append(each)
+    holders = _holders(seen.lines)
     ran = []
     for code, lines in seen.lines.items():
         function = _found(code, of_kernels.get(code), holders[code])
@@ -125,6 +122,21 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
             function.under = {_root(each, of_kernels) for each in seen.under[code]}
             ran.append(function)
     return ran
+
+
+def _holders(codes: Iterable[CodeType]) -> dict[CodeType, list[FunctionType]]:
+    """By code, the functions that have it, also those that the garbage collector was told to leave alone."""
+    found: dict[CodeType, list[FunctionType]] = {code: [] for code in codes}
+    files = {code.co_filename for code in found}  # codes of other files may be equal
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    functions = (each for each in gc.get_objects() if type(each) is FunctionType)  # some answer `isinstance` with a warning
+    for each in functions:
+        if each.__code__.co_filename in files and each.__code__ in found:
+            found[each.__code__].append(each)
+    if frozen:
+        gc.freeze()
+    return found
 
 
 class _Seen:
