@@ -61,8 +61,13 @@ class Probe:
         self._seen: list[list[Any]] = [[] for _ in self.variants]
 
     def has(self, candidate: Candidate) -> bool:
-        """Whether it can compute an edit in place of what stands there."""
+        """Whether it can compute an edit in place of what stands there, once `probed` has made the copy."""
         return candidate in self._places
+
+    def lacks(self, numbers: Iterable[int]) -> None:
+        """The copy has no such places: a target has no value, and the head of a loop of a kernel is another one when it runs."""
+        gone = set(numbers)
+        self._places = {candidate: place for candidate, place in self._places.items() if place[0] not in gone}
 
     @contextlib.contextmanager
     def instead(self, candidate: Candidate) -> Iterator[None]:
@@ -136,12 +141,19 @@ def probed(ran: Ran, probe: Probe) -> Any:
     Raises:
         SyntaxError: an edited expression is none.
     """
-    return code_of(ran, lambda tree, shift: _Inserting(probe, shift).visit(tree))
+
+    def inserted(tree: ast.Module, shift: int) -> ast.Module:
+        inserting = _Inserting(probe, shift)
+        found: ast.Module = inserting.visit(tree)
+        probe.lacks(inserting.left.values())
+        return found
+
+    return code_of(ran, inserted)
 
 
 class _Inserting(ast.NodeTransformer):
     def __init__(self, probe: Probe, shift: int) -> None:
-        self._variants, self._numbers, self._shift = probe.variants, dict(probe.numbers), shift
+        self._variants, self.left, self._shift = probe.variants, dict(probe.numbers), shift
 
     def visit(self, node: ast.AST) -> Any:
         found = super().visit(node)
@@ -150,10 +162,10 @@ class _Inserting(ast.NodeTransformer):
         if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return found
         key = _position(node, self._shift)
-        number = self._numbers.get(key)
+        number = self.left.get(key)
         if number is None or found is None:
             return found
-        del self._numbers[key]
+        del self.left[key]
         variants = list(self._variants[key].values())
         if isinstance(node, ast.expr):
             made: ast.AST = ast.Call(_name(_NAME), [ast.Constant(number), found, *map(_lambda, variants)], [])

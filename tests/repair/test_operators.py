@@ -202,11 +202,13 @@ def test_what_computes_nothing_is_left_alone(line):
     assert {site.line for site in sites(ran)} == {last}
 
 
-def test_every_node_of_an_edit_holds_it():
-    """The edits of the real kernels' spellings: each lies inside the node that it changes."""
+@pytest.mark.parametrize("kernel", [True, False])
+def test_every_edit_is_python_inside_the_node_that_it_changes(kernel):
     for wrong, _ in (*CONDITIONS.values(), *NUMBERS.values(), *NAMES.values(), *STATEMENTS.values()):
-        ran = ran_of(function(wrong), kernel=True)
+        ran = ran_of(function(wrong), kernel=kernel)
+        text = ran.source.text
         for site in sites(ran):
             for each in site.candidates:
                 start, end = ran.source.span(each.node)
                 assert start <= each.edit.start <= each.edit.end <= end
+                ast.parse(text[: each.edit.start] + each.edit.text + text[each.edit.end :])

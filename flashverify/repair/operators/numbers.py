@@ -51,6 +51,7 @@ def signs(node: ast.AST, around: Around) -> Iterator[Varied]:
     elif (
         isinstance(around.parent, (ast.Assign, ast.BinOp))
         and isinstance(node, (ast.Name, ast.Call))
+        and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         and around.kind(node).startswith("float")
     ):
         yield around.replaced(node, f"(-{around.of(node)})", 2.6)
