@@ -130,7 +130,9 @@ def _holders(codes: Iterable[CodeType]) -> dict[CodeType, list[FunctionType]]:
     files = {code.co_filename for code in found}  # codes of other files may be equal
     frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
-    functions = (each for each in gc.get_objects() if type(each) is FunctionType)  # some answer `isinstance` with a warning
+    functions = (
+        each for each in gc.get_objects() if type(each) is FunctionType
+    )  # some answer `isinstance` with a warning
     for each in functions:
         if each.__code__.co_filename in files and each.__code__ in found:
             found[each.__code__].append(each)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.interpreter.modes import line_by_line
 from flashverify.repair.candidates import sites
+from flashverify.repair.copies import probed
 from flashverify.repair.exchange import edited, in_place
-from flashverify.repair.probing import Probe, probed, watching
+from flashverify.repair.probing import Probe, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -23,7 +23,7 @@ def outer(by: int):
 
     def inner(x: int) -> int:
         moved = x + by
-        return moved
+        return +moved
 
     return inner
 

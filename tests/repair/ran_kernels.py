@@ -22,7 +22,7 @@ class Sizes(NamedTuple):
 @triton.jit
 def helper(x, factor):
     moved = x * factor
-    return moved
+    return moved + 0.0
 
 
 @triton.jit

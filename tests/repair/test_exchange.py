@@ -56,8 +56,7 @@ def test_an_edit_is_in_effect_inside_the_block_alone(name):
         assert call(3) == 103 - (name == "calling") * 1
     assert call(3) == 4
     with pytest.raises(ZeroDivisionError), in_place(function, made):
-        assert call(3) != 4
-        raise ZeroDivisionError
+        assert 1 / (call(3) == 4)
     assert call(3) == 4
 
 

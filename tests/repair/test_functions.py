@@ -47,7 +47,7 @@ def test_kernels_are_told_from_plain_python(seen):
 def test_the_lines_that_ran_are_those_of_the_file(seen):
     assert "if rows > 100:" in lines(seen["first"])
     assert "values = values + 1.0" not in lines(seen["first"])
-    assert lines(seen["helper"]) == ["moved = x * factor", "return moved"]
+    assert lines(seen["helper"]) == ["moved = x * factor", "return moved + 0.0"]
     assert lines(seen["checked"]) == ["if x.ndim > LIMIT:"]
 
 
@@ -68,7 +68,11 @@ def test_names_have_the_kinds_of_their_values(seen):
     assert kinds["x"] == "pointer"
     assert seen["launched"].kinds == {
         **dict.fromkeys(("x", "out", "middle"), "float[16]"),
-        **{"dtype": "dtype", "causal": "bool", "N": "int", "sizes.rows": "int", "sizes.scale": "float"},
+        "dtype": "dtype",
+        "causal": "bool",
+        "N": "int",
+        "sizes.rows": "int",
+        "sizes.scale": "float",
     }
 
 
@@ -76,9 +80,9 @@ def test_kinds_of_calls_are_joined():
     def called(value):
         if value > 1:
             more = value * 0.5
-            return more
+            return more + 1
         less = value
-        return less
+        return less + 1
 
     (ran,) = (each for each in executed(lambda: (called(1), called(2)), dict) if each.name == "called")
 
@@ -112,7 +116,7 @@ def test_a_closure_is_one_function_with_all_its_holders():
 
     assert {id(each) for each in inner.functions} >= {id(plain.closed), id(plain.other)}
     assert inner.top.name == "outer"
-    assert lines(inner) == ["moved = x + by", "return moved"]
+    assert lines(inner) == ["moved = x + by", "return +moved"]
 
 
 def test_functions_that_ran_first_come_first():

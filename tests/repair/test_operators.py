@@ -79,7 +79,10 @@ STATEMENTS = {
     "a step that should not be passed over": ("for i in f(q):\n    continue", "for i in f(q):\n    pass"),
     "a difference": ("acc += s", "acc -= s"),
     "a sum of which only the last term is left": ("acc += s", "acc = s"),
-    "a step too few": ("for i in range(0, stop, BLOCK):\n    x = i", "for i in range(0, stop + BLOCK, BLOCK):\n    x = i"),
+    "a step too few": (
+        "for i in range(0, stop, BLOCK):\n    x = i",
+        "for i in range(0, stop + BLOCK, BLOCK):\n    x = i",
+    ),
     "half a step too few": (
         "for i in range(0, stop, left + 1):\n    x = i",
         "for i in range(0, stop + (left + 1), left + 1):\n    x = i",

@@ -9,18 +9,26 @@ from flashverify.repair.candidates import sites
 from flashverify.repair.functions import Ran
 from flashverify.source_text import Source
 
-SHAPES = {"m": 16, "n": 32, "d": 64}
-"""Sizes of rows, keys and columns."""
 KINDS = {
     **dict.fromkeys(("seq_q", "seq_k", "start", "stop", "length", "group", "heads", "head", "left", "BLOCK"), "int"),
     **dict.fromkeys(("p.stride_m", "p.stride_n"), "int"),
     **dict.fromkeys(("scale", "log2e", "cap"), "float"),
     **dict.fromkeys(("causal", "windowed"), "bool"),
     **dict.fromkeys(("top", "new", "total", "lse", "decay"), "float[16]"),
-    **{"row": "int[16]", "key": "int[32]", "at": "int[32]"},
-    **{"see": "bool[16, 32]", "s": "float[16, 32]", "w": "float[16, 32]"},
-    **{"q": "float[16, 64]", "k": "float[32, 64]", "v": "float[32, 64]", "acc": "float[16, 64]", "o": "float[16, 64]"},
-    **{"dq": "float[16, 64]", "dk": "float[32, 64]", "dv": "float[32, 64]"},
+    "row": "int[16]",
+    "key": "int[32]",
+    "at": "int[32]",
+    "see": "bool[16, 32]",
+    "s": "float[16, 32]",
+    "w": "float[16, 32]",
+    "q": "float[16, 64]",
+    "k": "float[32, 64]",
+    "v": "float[32, 64]",
+    "acc": "float[16, 64]",
+    "o": "float[16, 64]",
+    "dq": "float[16, 64]",
+    "dk": "float[32, 64]",
+    "dv": "float[32, 64]",
 }
 """Of what kind names are."""
 

@@ -61,9 +61,10 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 def conversions(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A tensor that should have been made fp32 before more is done with it."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and _is_floats(around.kind(node)):
-        if isinstance(around.parent, (ast.BinOp, ast.Call, ast.Assign)):
-            yield around.replaced(node, f"{node.id}.to(tl.float32)" if around.in_kernel else f"{node.id}.float()", 2.4)
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or not _is_floats(around.kind(node)):
+        return
+    if isinstance(around.parent, (ast.BinOp, ast.Call, ast.Assign)):
+        yield around.replaced(node, f"{node.id}.to(tl.float32)" if around.in_kernel else f"{node.id}.float()", 2.4)
 
 
 def masks(node: ast.AST, around: Around) -> Iterator[Varied]:
