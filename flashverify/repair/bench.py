@@ -32,6 +32,8 @@ _PATIENCE, _LEAST = 8.0, 0.5
 """How many times as long as without an edit a run may take, and seconds that it may take in any case."""
 _AGAIN = 0.2
 """Seconds after which what did not end is ended again."""
+_SOON = 1e-3
+"""Seconds after which somebody else's alarm comes that should have come in the meantime."""
 
 
 class TooLongError(BaseException):
@@ -162,18 +164,28 @@ def within(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def late(_number: int, _frame: Any) -> None:
-        raise TooLongError
+    inside = True
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)  # where the first one comes in a callback that drops it
+    def late(_number: int, _frame: Any) -> None:
+        if inside:
+            raise TooLongError
+
+    handler, begun = signal.signal(signal.SIGALRM, late), time.monotonic()
+    # The first one may come in a callback that drops it.
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
-        yield
+        try:
+            yield
+        finally:
+            inside = False
     except TooLongError:
+        inside = False
         raise TimeoutError from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), _SOON), again)
 
 
 def bench(subject: Subject, case: Case) -> Bench | None:
