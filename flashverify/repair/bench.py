@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.execution import execute
-from flashverify.diagnosis.observe import look, seen
+from flashverify.diagnosis.observe import seen
 from flashverify.interpreter.modes import launches
 from flashverify.outputs import FORWARD
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.case.case import Case
+    from flashverify.case.memory.arena import Arena
     from flashverify.checks.passes.execution import Execution
     from flashverify.diagnosis.observation import Scene
     from flashverify.subjects.interface import Subject
@@ -65,13 +67,16 @@ class Bench:
     Args:
         subject: the kernel under test.
         scene: its run, with failures.
+        arena: the memory of the problem, to which an edit may write.
 
     Attributes:
         wrong: the outputs that have wrong elements.
     """
 
-    def __init__(self, subject: Subject, scene: Scene) -> None:
+    def __init__(self, subject: Subject, scene: Scene, arena: Arena) -> None:
         self.subject, self.scene, self.wrong = subject, scene, frozenset(scene.failures)
+        self._arena = arena
+        arena.restore()
         begun = time.monotonic()
         self._launches = launches()
         execute(subject, scene.execution.problem, kept=self._launches)
@@ -87,8 +92,11 @@ class Bench:
             Exception: what the subject raises, or that it takes too long.
         """
         earlier = self._launches if known else None
-        with within(self._limit):
-            return execute(self.subject, self.scene.execution.problem, known=earlier, memory=False)
+        try:
+            with within(self._limit):
+                return execute(self.subject, self.scene.execution.problem, known=earlier, memory=False)
+        finally:
+            self._arena.restore()
 
     def effect(self) -> Effect | None:
         """What the subject, as it is now, makes of the case; None where it raises, or has other outputs."""
@@ -190,5 +198,6 @@ def within(seconds: float) -> Iterator[None]:
 
 def bench(subject: Subject, case: Case) -> Bench | None:
     """The bench of a case; None where it does not fail."""
-    scene = look(subject, case)
-    return None if scene is None or not scene.failures else Bench(subject, scene)
+    problem, arena = materialize(case, subject.device())
+    scene = seen(subject, problem, execute(subject, problem))
+    return None if scene is None or not scene.failures else Bench(subject, scene, arena)

@@ -66,6 +66,7 @@ def test_names_have_the_kinds_of_their_values(seen):
     assert kinds["wide"] == "float[16, 16]"
     assert kinds["rows"] == kinds["N"] == "int"
     assert kinds["x"] == "pointer"
+    assert (seen["helper"].returned, seen["first"].returned) == ("float[16]", "")
     assert seen["launched"].kinds == {
         **dict.fromkeys(("x", "out", "middle"), "float[16]"),
         "dtype": "dtype",
@@ -78,15 +79,17 @@ def test_names_have_the_kinds_of_their_values(seen):
 
 def test_kinds_of_calls_are_joined():
     def called(value):
+        """A float where the value is large."""
         if value > 1:
             more = value * 0.5
             return more + 1
         less = value
         return less + 1
 
-    (ran,) = (each for each in executed(lambda: (called(1), called(2)), dict) if each.name == "called")
+    (ran,) = (each for each in executed(lambda: (called(1), called(3)), dict) if each.name == "called")
 
     assert ran.kinds == {"value": "int", "more": "float", "less": "int"}
+    assert ran.returned == "float"
 
 
 def test_nothing_of_torch_numpy_and_python_ran():

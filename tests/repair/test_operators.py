@@ -205,6 +205,13 @@ def test_what_computes_nothing_is_left_alone(line):
     assert {site.line for site in sites(ran)} == {last}
 
 
+def test_what_is_returned_may_lack_a_factor():
+    ran = ran_of(function("return tl.dot(q, k)"), kernel=True)
+    ran.returned = "float[16, 32]"
+
+    assert dumped(function("return tl.dot(q, k) * scale")) in _meanings(edited_texts(ran))
+
+
 @pytest.mark.parametrize("kernel", [True, False])
 def test_every_edit_is_python_inside_the_node_that_it_changes(kernel):
     for wrong, _ in (*CONDITIONS.values(), *NUMBERS.values(), *NAMES.values(), *STATEMENTS.values()):

@@ -103,10 +103,10 @@ def _is_value(node: ast.expr, around: Around) -> bool:
 
 
 def _kind(node: ast.AST, around: Around) -> str:
-    """The kind of a value, if need be that of the name to which it is assigned."""
+    """The kind of a value, if need be that of the name to which it is assigned, or that of what the function returned."""
     statement = around.statement
     if kind := around.kind(node):
         return kind
     if isinstance(statement, ast.Assign) and node is statement.value and isinstance(statement.targets[0], ast.Name):
         return around.ran.kinds.get(statement.targets[0].id, "")
-    return ""
+    return around.ran.returned if isinstance(statement, ast.Return) and node is statement.value else ""
