@@ -118,7 +118,7 @@ class Pool:
         """Of edits that compute the same values on the case one is kept, and none that changes nothing there."""
         if unit.ran not in self._sites:
             self._sites[unit.ran] = list(sites(unit.ran))
-        least, most = (*_TIERS, math.inf)[unit.tier : unit.tier + 2]
+        least, most = (-math.inf, *_TIERS[1:], math.inf)[unit.tier : unit.tier + 2]
         found = [
             (site.line, [each for each in site.candidates if least <= each.cost < most])
             for site in self._sites[unit.ran]

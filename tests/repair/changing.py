@@ -17,10 +17,12 @@ class Changing:
     Attributes:
         shift: of the diagonal, a function of the case.
         raising: whether it raises, a function of the case.
+        begun: what it does first, with the problem.
     """
 
     def __init__(self, shift=lambda _: 1):
         self.shift, self.raising = shift, lambda _: False
+        self.begun = lambda _: None
         self.asked = []
         self.subject = FunctionSubject(
             function=self,
@@ -34,6 +36,7 @@ class Changing:
         self.asked.append(p.case)
         if self.raising(p.case):
             raise ArithmeticError("no such case")
+        self.begun(p)
         s = (p.q @ p.k.mT) * p.scale
         if p.causal is not None:
             rows, keys = torch.arange(p.case.seq_q)[:, None], torch.arange(p.case.seq_k)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 
@@ -60,3 +62,8 @@ def counting(x: int) -> int:
 def reading(path: str) -> int:
     with open(path) as stream:
         return len(stream.read())
+
+
+def removing(path: str) -> int:
+    os.remove(path)
+    return 1

@@ -11,6 +11,8 @@ import triton.language as tl
 
 N = 16
 LIMIT = 3
+MIDDLE: list[torch.Tensor] = []
+"""What the first kernel made last."""
 
 
 class Sizes(NamedTuple):
@@ -58,6 +60,7 @@ def launched(x: torch.Tensor) -> torch.Tensor:
     folder()
     middle, out = torch.zeros_like(x), torch.zeros_like(x)
     first[(1,)](x, middle, sizes.rows, N=N)
+    MIDDLE[:] = [middle]
     second[(1,)](middle, out, sizes.rows, N=N)
     return out.to(dtype) * sizes.scale if causal else out
 

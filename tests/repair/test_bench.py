@@ -141,6 +141,19 @@ def test_an_edit_that_raises_or_has_other_shapes_has_no_effect_to_judge(changing
         assert found.effect() is None
 
 
+def test_an_edit_that_stores_to_an_input_does_so_to_no_other(changing):
+    found = bench(changing.subject, CASE)
+
+    with changing.as_if(begun=lambda p: p.k.zero_()):
+        assert found.effect().changed == {"o", "lse"}
+    assert found.effect() == Effect()
+    changing.begun = lambda p: p.k.zero_()
+    stored = bench(changing.subject, CASE)
+    assert stored.effect() == Effect()
+    with changing.as_if(begun=lambda _: None, shift=lambda _: 0):
+        assert stored.effect().repaired
+
+
 def test_an_endless_edit_has_no_effect_to_judge(changing):
     found = bench(changing.subject, CASE)
     found._limit = 0.05

@@ -104,6 +104,8 @@ INSERTIONS = {
     "no division": ("acc = acc", "acc = acc / total[:, None]"),
     "no statistic": ("s = s", "s = s - new[:, None]"),
     "no factor of a statistic": ("total = total", "total = total * decay"),
+    "no factor of a vector in a sum": ("total = total + tl.sum(w, 1)", "total = total * decay + tl.sum(w, 1)"),
+    "no factor of a matrix in a sum": ("acc = acc + tl.dot(w, v)", "acc = acc * decay[:, None] + tl.dot(w, v)"),
     "a part of a mask that stands elsewhere": (
         "x = key[None, :] < length\ny = row[:, None] < seq_q",
         "x = (key[None, :] < length) & (row[:, None] < seq_q)\ny = row[:, None] < seq_q",

@@ -16,6 +16,7 @@ __all__ = ["conversions", "factors", "limits", "masks"]
 
 _INTEGERS, _FLOATS, _CONDITIONS = 14, 10, 10
 """Names, and conditions, that are put in at one place."""
+_SUMS = (ast.Add, ast.Sub)
 
 
 def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -36,7 +37,10 @@ def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A number that lacks a factor or a term."""
-    if not isinstance(node, ast.expr) or not _is_value(node, around):
+    if not isinstance(node, ast.expr):
+        return
+    if not _is_value(node, around):
+        yield from _factors_of_a_term(node, around)
         return
     kind = _kind(node, around)
     if not kind.startswith("float"):
@@ -57,6 +61,20 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
         for rank, name in enumerate(around.ran.names_of(kind, near=text)[:_FLOATS]):
             if name != text:
                 yield around.replaced(node, f"({text}) * {name}", 2.7 + 0.1 * rank)
+
+
+def _factors_of_a_term(node: ast.expr, around: Around) -> Iterator[Varied]:
+    """One term of a sum, a name, lacks a factor that has its shape, or one for each of its rows."""
+    parent = around.parent
+    if not isinstance(node, ast.Name) or not isinstance(parent, ast.BinOp) or not isinstance(parent.op, _SUMS):
+        return
+    shape = shape_of(kind := around.kind(node))
+    if shape is None or not kind.startswith("float"):
+        return
+    rows = around.in_kernel and len(shape) == 2
+    names = around.ran.names_of(f"float[{shape[0]}]" if rows else kind, near=node.id)
+    for rank, name in enumerate([each for each in names if each != node.id][:_FLOATS]):
+        yield around.replaced(node, f"({node.id} * {name}{'[:, None]' if rows else ''})", 2.7 + 0.1 * rank)
 
 
 def conversions(node: ast.AST, around: Around) -> Iterator[Varied]:

@@ -39,9 +39,9 @@ def quotients(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A quotient that is rounded the other way."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         left, right = around.of(node.left), around.of(node.right)
-        yield around.replaced(node, f"((({left}) + ({right}) - 1) // ({right}))", 0.9)
+        yield around.replaced(node, f"((({left}) + ({right}) - 1) // ({right}))", 1.0)
     elif isinstance(node, ast.Call) and called(node) == "cdiv" and len(node.args) == 2:
-        yield around.replaced(node, f"(({around.of(node.args[0])}) // ({around.of(node.args[1])}))", 0.9)
+        yield around.replaced(node, f"(({around.of(node.args[0])}) // ({around.of(node.args[1])}))", 1.0)
 
 
 def signs(node: ast.AST, around: Around) -> Iterator[Varied]:
