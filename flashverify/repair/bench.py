@@ -76,10 +76,10 @@ class Bench:
     def __init__(self, subject: Subject, scene: Scene, arena: Arena) -> None:
         self.subject, self.scene, self.wrong = subject, scene, frozenset(scene.failures)
         self._arena = arena
-        arena.restore()
         begun = time.monotonic()
         self._launches = launches()
         execute(subject, scene.execution.problem, kept=self._launches)
+        arena.restore()
         self._limit = max(_LEAST, _PATIENCE * (time.monotonic() - begun))
 
     def execution(self, *, known: bool = False) -> Execution:
@@ -199,5 +199,7 @@ def within(seconds: float) -> Iterator[None]:
 def bench(subject: Subject, case: Case) -> Bench | None:
     """The bench of a case; None where it does not fail."""
     problem, arena = materialize(case, subject.device())
-    scene = seen(subject, problem, execute(subject, problem))
+    run = execute(subject, problem)
+    arena.restore()
+    scene = seen(subject, problem, run)
     return None if scene is None or not scene.failures else Bench(subject, scene, arena)
