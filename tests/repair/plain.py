@@ -44,8 +44,10 @@ class Added(torch.autograd.Function):
 
 
 def annotated(x: NoSuchName) -> NoSuchName:  # noqa: F821
-    y: NoSuchName = x + 1  # noqa: F821
-    return y
+    def inside(y: NoSuchName) -> NoSuchName:  # noqa: F821
+        return y
+
+    return inside(x + 1)
 
 
 def calling(x: int) -> int:

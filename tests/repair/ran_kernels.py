@@ -11,6 +11,7 @@ import triton.language as tl
 
 N = 16
 LIMIT = 3
+FACTOR = tl.constexpr(1)
 MIDDLE: list[torch.Tensor] = []
 """What the first kernel made last."""
 
@@ -23,7 +24,7 @@ class Sizes(NamedTuple):
 
 @triton.jit
 def helper(x, factor):
-    moved = x * factor
+    moved = x * factor / FACTOR
     return moved + 0.0
 
 

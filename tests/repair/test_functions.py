@@ -47,7 +47,7 @@ def test_kernels_are_told_from_plain_python(seen):
 def test_the_lines_that_ran_are_those_of_the_file(seen):
     assert "if rows > 100:" in lines(seen["first"])
     assert "values = values + 1.0" not in lines(seen["first"])
-    assert lines(seen["helper"]) == ["moved = x * factor", "return moved + 0.0"]
+    assert lines(seen["helper"]) == ["moved = x * factor / FACTOR", "return moved + 0.0"]
     assert lines(seen["checked"]) == ["if x.ndim > LIMIT:"]
 
 
@@ -66,6 +66,7 @@ def test_names_have_the_kinds_of_their_values(seen):
     assert kinds["wide"] == "float[16, 16]"
     assert kinds["rows"] == kinds["N"] == "int"
     assert kinds["x"] == "pointer"
+    assert seen["helper"].kinds["FACTOR"] == "int"
     assert (seen["helper"].returned, seen["first"].returned) == ("float[16]", "")
     assert seen["launched"].kinds == {
         **dict.fromkeys(("x", "out", "middle"), "float[16]"),
