@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.card.map_text import tells
-from flashverify.campaign.card.repair_words import repair_title
 from flashverify.campaign.card.members import Members, members_of
+from flashverify.campaign.card.repair_words import repair_title
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.case.text import parse_case
 from flashverify.checks.registry import failure_title

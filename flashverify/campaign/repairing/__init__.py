@@ -2,5 +2,5 @@
 
 record.py    what the command and its process say to each other    child.py   the process that tries the edits
 asking.py    the process, started and asked                         patch.py   a repair as a patch of its file
-words.py     the answer in a terminal
+words.py     the answer in a terminal                               stored.py  the finding that a folder holds
 """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from flashverify.judge.record import Repair
 
-__all__ = ["Placed", "patch_text", "placed"]
+__all__ = ["Placed", "below", "patch_text", "placed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,13 @@ class Placed:
     """A repair in the file as it stands on disk.
 
     Attributes:
-        path: of the file.
-        name: of it below the folder from which it was named.
+        name: of the file, from the folder on in which it is looked for.
         lines: of the file.
-        count: of them, from `line` on, are replaced.
         line: the first one that is replaced, counted from 1.
+        count: of those that are replaced.
         after: the lines that take their place, with their margins.
     """
 
-    path: Path
     name: str
     lines: tuple[str, ...]
     line: int
@@ -41,11 +39,20 @@ class Placed:
         return (*self.lines[: self.line - 1], *self.after, *self.lines[self.line - 1 + self.count :])
 
 
+def below(root: Path, name: str) -> Path | None:
+    """A file below a folder; None where it is none."""
+    try:
+        path = (root / name).resolve()
+        return path if path.is_relative_to(root.resolve()) and path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
 def placed(repair: Repair, root: Path) -> Placed | None:
     """Where a repair stands in its file; None where no file of that name below `root` has those lines there, or no Python would come of it."""
-    path = root / repair.file
+    path = below(root, repair.file)
     try:
-        text = path.read_text(encoding="utf-8") if path.resolve().is_relative_to(root.resolve()) else ""
+        text = path.read_text(encoding="utf-8") if path is not None else ""
     except (OSError, ValueError):
         return None
     lines = tuple(text.split("\n"))
@@ -55,8 +62,8 @@ def placed(repair: Repair, root: Path) -> Placed | None:
     if list(there) != _indented(before, margin):
         return None
     after = repair.after.split("\n") if repair.after else []
-    for lines_after in (after,) if after else ([], ["pass"]):  # where nothing else stands in its block
-        found = Placed(path, repair.file, lines, repair.line, len(before), tuple(_indented(lines_after, margin)))
+    for instead in (after,) if after else ([], ["pass"]):  # a block needs a statement
+        found = Placed(repair.file, lines, repair.line, len(before), tuple(_indented(instead, margin)))
         if _is_python("\n".join(found.changed)):
             return found
     return None
