@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from flashverify.campaign.repairing.record import Answer, Failed, Request
+from flashverify.campaign.supervisor.process import exit_name
 from flashverify.child_process import child_environment
 from flashverify.errors import NoVerdictError, SubjectLoadError, UsageError
 
@@ -38,7 +39,10 @@ def ask(request: Request) -> Answer:
         reply = msgspec.json.decode(done.stdout, type=Answer | Failed)
     except msgspec.MsgspecError as error:
         tail = done.stderr.decode(errors="replace").strip()[-800:]
-        raise NoVerdictError(f"the process of {request.subject} ended with {done.returncode}: {tail}") from error
+        raise NoVerdictError(
+            f"the process of {request.subject} died with {exit_name(done.returncode)}, on the case or on a change of the source; "
+            f"`flashverify replay` says whether the case does that{': ' if tail else ''}{tail}"
+        ) from error
     if isinstance(reply, Answer):
         return reply
     kinds = {"SubjectLoadError": SubjectLoadError, "UsageError": UsageError, "CaseTextError": UsageError}

@@ -31,7 +31,8 @@ def answer_lines(found: Answer, case: str, root: Path) -> list[str]:
         case: that fails.
         root: folder from which files are named.
     """
-    about = visible(f"{found.subject} ({evidence_text(found.evidence)}, {found.seconds:.0f} s)")
+    took = f", {found.seconds:.0f} s" if found.seconds else ""
+    about = visible(f"{found.subject} ({evidence_text(found.evidence)}{took})")
     if not found.repairs:
         return [f"no repair: {about}", visible(case), *(f"  {visible(line)}" for line in found.why.splitlines())]
     lines = [f"{plural(len(found.repairs), 'repair')}: {about}", visible(case), f"({repair_note(found.repairs)})"]
