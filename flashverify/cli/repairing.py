@@ -66,6 +66,7 @@ def repair_command(case: str, subject: str | None, seconds: int, first: str, as_
         subject=spec,
         case=found.case,
         first=other,
+        stored_first=bool(other) and not first,
         check=found.check,
         numerics=numerics,
         seconds=seconds,

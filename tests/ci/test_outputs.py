@@ -84,7 +84,7 @@ def test_sarif_has_the_places_of_repairs_and_those_that_the_files_allow_as_fixes
     place = {"artifactLocation": {"uri": "device/walk.py"}, "region": {"startLine": 4}}
     assert found["relatedLocations"][0] == {"physicalLocation": place, "message": {"text": words}}
     assert [each["physicalLocation"]["region"]["startLine"] for each in found["relatedLocations"]] == [4, 3, 3]
-    assert [each["description"]["text"] for each in found["fixes"]][0] == words
+    assert found["fixes"][0]["description"]["text"] == words
     changes = [each["artifactChanges"][0]["replacements"][0] for each in found["fixes"]]
     assert [(change["deletedRegion"]["startLine"], change["insertedContent"]["text"]) for change in changes] == [
         (4, "    return -x\n"),

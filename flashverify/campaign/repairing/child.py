@@ -40,6 +40,8 @@ def answer(request: Request, toolkit: Toolkit) -> Answer:
     """
     subject = toolkit.load(request.subject)
     case, first = parse_case(request.case), parse_case(request.first) if request.first else None
+    if first is not None and request.stored_first and toolkit.refusal(subject, first) is not None:
+        first = None
     for name, each in (("case", case), ("first", first)):
         if each is not None and (reason := toolkit.refusal(subject, each)) is not None:
             raise UsageError(f"{name}={str(each)!r} is not accepted by {subject.name}: {reason}")

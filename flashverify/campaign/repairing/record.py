@@ -17,6 +17,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         subject: registered name or `module:name`.
         case: text of the failing case.
         first: text of another case that fails likewise; empty for none.
+        stored_first: it stands in a stored finding, and is left out where the subject does not accept it any more.
         check: that failed; empty for all of them.
         numerics: of interpreted kernels.
         seconds: for which edits are tried.
@@ -26,6 +27,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     case: str
     first: str = ""
+    stored_first: bool = False
     check: str = ""
     numerics: str = "ieee"
     seconds: float = 60.0
