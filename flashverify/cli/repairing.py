@@ -38,8 +38,8 @@ def repair_command(case: str, subject: str | None, seconds: int, first: str, as_
 
     The case is its text, a case.json, a finding folder, a run folder with one finding, or text on stdin.
 
-    Changes are tried in a process of its own, in memory: no file is written. The first one found is printed as a patch that `git apply`
-    takes. Exit code 1 is: there is none, 3: the subject cannot run.
+    Changes are tried in memory, in a process of its own that interprets kernels: no file is written. The first one found is printed as a
+    patch that `git apply` takes. Exit code 1 is: there is none, 3: the subject cannot run.
     """
     from flashverify.campaign import environment, toolkit
     from flashverify.campaign.commands.replay import read_case

@@ -55,8 +55,11 @@ def answer(request: Request, toolkit: Toolkit) -> Answer:
     took = time.monotonic() - begun
     if repairs:
         return msgspec.structs.replace(found, repairs=repairs, seconds=took)
-    tried = f"in {request.seconds:g} s" if took >= request.seconds else "among the changes that are tried"
-    why = f"no change of one place was found {tried} that makes the subject right on this case and on others"
+    right = "the subject right on this case and on further ones"
+    if took >= request.seconds:
+        why = f"in {request.seconds:g} s no change of one place was found that makes {right}"
+    else:
+        why = f"none of the changes of one place that are tried makes {right}"
     return msgspec.structs.replace(found, why=why, seconds=took)
 
 
