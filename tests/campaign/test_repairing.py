@@ -166,24 +166,27 @@ def answer(subject, case="fv1 seq_q=50 seq_k=50", **changes):
 
 
 def test_what_has_no_wrong_value_is_said_and_nothing_is_tried(monkeypatch):
-    monkeypatch.setattr(child, "_repairs", lambda *_: pytest.fail("edits are tried"))
+    monkeypatch.setattr(FakeToolkit, "repairs", lambda *_, **__: pytest.fail("edits are tried"))
 
     assert answer("clean").why == "the subject is right on this case"
     assert answer("raises").why == ("no output has a wrong value to make right: what fails is exception: <b>3 > 1</b>")
-    assert answer("everything", check="memory").why.startswith(
-        "no output has a wrong value to make right: what fails is memory:"
-    )
     assert not answer("raises").repairs
+
+
+def test_values_may_be_wrong_where_another_check_failed(monkeypatch):
+    monkeypatch.setattr(FakeToolkit, "repairs", lambda *_, first, seconds: (CHANGED,))
+
+    assert answer("everything", check="memory").repairs == answer("tail", check="accuracy").repairs == (CHANGED,)
 
 
 def test_of_wrong_values_it_says_whether_time_was_over(monkeypatch):
     seen = []
 
-    def none(subject, case, first, seconds):
+    def none(_, subject, case, *, first, seconds):
         seen.append((subject.name, case.seq_q, first.seq_q, seconds))
         return ()
 
-    monkeypatch.setattr(child, "_repairs", none)
+    monkeypatch.setattr(FakeToolkit, "repairs", none)
     clock = iter((0.0, 8.0, 0.0, 9.0))
     monkeypatch.setattr(child.time, "monotonic", lambda: next(clock))
 
@@ -199,7 +202,7 @@ def test_of_wrong_values_it_says_whether_time_was_over(monkeypatch):
 
 def test_another_case_must_be_accepted_unless_a_stored_finding_brings_it(monkeypatch):
     seen = []
-    monkeypatch.setattr(child, "_repairs", lambda _subject, _case, first, _seconds: seen.append(first))
+    monkeypatch.setattr(FakeToolkit, "repairs", lambda *_, first, seconds: seen.append(first))
 
     answer("tail", first="fv1 seq_q=7", stored_first=True)
     with pytest.raises(UsageError, match="first='fv1 seq_q=7' is not accepted by tail: seq_q=7"):

@@ -21,9 +21,6 @@ from flashverify.errors import FlashverifyError, NoVerdictError, UsageError
 from flashverify.judge.verdict import Status
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult
 
 __all__ = ["answer", "main"]
@@ -45,13 +42,16 @@ def answer(request: Request, toolkit: Toolkit) -> Answer:
     for name, each in (("case", case), ("first", first)):
         if each is not None and (reason := toolkit.refusal(subject, each)) is not None:
             raise UsageError(f"{name}={str(each)!r} is not accepted by {subject.name}: {reason}")
-    result = toolkit.judge(subject, case, str(PlanName.of_check(request.check)))
+    check = (
+        request.check if request.check in _WRONG_VALUES else ""
+    )  # where another one failed, values may be wrong as well
+    result = toolkit.judge(subject, case, str(PlanName.of_check(check)))
     found = Answer(subject=result.subject, evidence=result.evidence)
     why = _no_wrong_value(result)
     if why:
         return msgspec.structs.replace(found, why=why, able=inability_in(result) is None)
     begun = time.monotonic()
-    repairs = _repairs(subject, case, first, request.seconds)
+    repairs = toolkit.repairs(subject, case, first=first, seconds=request.seconds)
     took = time.monotonic() - begun
     if repairs:
         return msgspec.structs.replace(found, repairs=repairs, seconds=took)
@@ -61,12 +61,6 @@ def answer(request: Request, toolkit: Toolkit) -> Answer:
     else:
         why = f"none of the changes of one place that are tried makes {right}"
     return msgspec.structs.replace(found, why=why, seconds=took)
-
-
-def _repairs(subject: Any, case: Case, first: Case | None, seconds: float) -> Any:
-    from flashverify.repair import repairs
-
-    return repairs(subject, case, first=first, seconds=seconds)
 
 
 def _no_wrong_value(result: CaseResult) -> str:
