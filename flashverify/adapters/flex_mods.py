@@ -6,6 +6,7 @@ function depends on the kinds of mask and modifiers alone, and what differs from
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
-    from flashverify.case.masks.positions import Positions
+    from flashverify.case.masks.positions import Extent, Positions
     from flashverify.case.problem import Problem
 
     Condition = Callable[[Any, Any, Any, Any], torch.Tensor]
@@ -87,18 +88,32 @@ def _captured(p: Problem, number: float) -> torch.Tensor:
     Captured as a Python float, it is a variable that torch's backward of a score_mod has no place for: torch 2.11 raises `all unwrapped
     values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled.
     """
+    return _number(number, p.q.device)
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _number(number: float, device: torch.device) -> torch.Tensor:
     import torch
 
-    dtype = torch.int64 if isinstance(number, int) else torch.float32
-    return torch.tensor(number, dtype=dtype, device=p.q.device)
+    return torch.tensor(number, dtype=torch.int64 if isinstance(number, int) else torch.float32, device=device)
 
 
-@functools.lru_cache(maxsize=4)
 def _positions(case: Case, device: torch.device) -> Positions:
-    """Where the rows and keys of a case lie; the calls of one case share the tensors, which nobody writes to."""
-    from flashverify.case.masks.positions import positions
+    """Where the rows and keys of a case lie; calls share the tensors, which nobody writes to."""
+    from flashverify.case.masks.positions import extent_of
 
-    return positions(case, device)
+    return _looked_up(extent_of(case), device)
+
+
+@functools.lru_cache(maxsize=8)
+def _looked_up(extent: Extent, device: torch.device) -> Positions:
+    """Each in memory of its own: torch compiles a function anew for a tensor that begins elsewhere in its memory."""
+    from flashverify.case.masks.positions import positions_of
+
+    found = positions_of(extent, device)
+    return dataclasses.replace(
+        found, **{field.name: getattr(found, field.name).clone() for field in dataclasses.fields(found)}
+    )
 
 
 def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:

@@ -10,22 +10,23 @@ import numpy as np
 
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
-from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.bitwise import first_difference, first_differences
 from flashverify.checks.passes.execution import execute
 from flashverify.judge.verdict import Status, Verdict, to_hex
 from flashverify.truth import Inputs, Truth, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import torch
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
+    from flashverify.checks.passes.known import Known
     from flashverify.subjects.interface import Subject
 
-__all__ = ["Ground", "Side", "bitwise", "failure", "sides", "within"]
+__all__ = ["Ground", "Side", "alike", "bitwise", "failure", "sides", "within"]
 
 Sides = dict[str, "Side"]
 
@@ -62,12 +63,14 @@ class Ground:
     Attributes:
         subject: the kernel under test.
         base: the pass.
+        known: what the comparison of the base pass with the oracle left; None where that was of a part, or nobody made it.
         asked: the cases of the other passes that were run.
         passes: those of them whose tensors and cases say what their right outputs are.
     """
 
     subject: Subject
     base: Execution
+    known: Known | None = None
     asked: list[Case] = field(default_factory=list)
     passes: list[Execution] = field(default_factory=list)
 
@@ -89,7 +92,7 @@ class Ground:
     @property
     def finite(self) -> bool:
         """Whether every input inside the declared lengths is finite: no relation is asked of other ones."""
-        return self._tidy[1]
+        return self._tidy[1] if self.known is None else not self.known.tidy.taint
 
     @property
     def exact(self) -> bool:
@@ -99,6 +102,9 @@ class Ground:
     @functools.cached_property
     def sides(self) -> Sides:
         """The outputs of the base pass with their bounds."""
+        known = self.known
+        if known is not None and known.truth.inputs.q.device == self.problem.q.device:
+            return sides(self.subject, self.base, truth=known.truth)
         return sides(self.subject, self.base, self.inputs)
 
     def run(self, problem: Problem, *, told: bool = True) -> Execution:
@@ -128,15 +134,29 @@ class Ground:
         return sides(self.subject, self.run(problem, told=inputs is None), inputs)
 
 
-def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) -> Sides:
-    """Every output of a pass with the bound of its own problem; free are exempt, undefined and overflowing elements, and empty rows of O and LSE."""
-    problem, outputs = execution.problem, execution.outputs
-    truth = Truth(inputs or inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
-    pairs = truth.forward()
+def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None, *, truth: Truth | None = None) -> Sides:
+    """Every output of a pass with the bound of its own problem; free are exempt, undefined and overflowing elements, and empty rows of O and LSE.
+
+    Args:
+        subject: the kernel under test.
+        execution: the pass.
+        inputs: what the oracle is given, where it is not what the case says.
+        truth: of the problem, where it is known.
+    """
+    import torch
+
+    problem = execution.problem
+    with torch.inference_mode():  # as `accuracy`, whose truth this may be
+        if truth is None:
+            truth = Truth(inputs or inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
+        return _sides(execution, truth, undefined_elements(problem, subject.contract))
+
+
+def _sides(execution: Execution, truth: Truth, undefined: Mapping[str, torch.Tensor]) -> Sides:
+    pairs, found = truth.forward(), Sides()
     if truth.inputs.do is not None:
         pairs |= truth.widest()
-    undefined, found = undefined_elements(problem, subject.contract), {}
-    for name, tensor in outputs.items():
+    for name, tensor in execution.outputs.items():
         bound = pairs[name][1]
         free = bound.exempt | bound.may_overflow | bound.must_overflow
         if name in undefined:
@@ -145,6 +165,17 @@ def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) 
             free = free | (truth.empty_rows if name == "lse" else truth.empty_rows.unsqueeze(-1))
         found[name] = Side(tensor.double(), bound.total, free.expand(tensor.shape))
     return found
+
+
+def alike(pairs: Iterable[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]) -> bool:
+    """Whether passes differ nowhere that is asked, so that they are within any bounds of each other, and none is computed.
+
+    An element that is not finite in both is free in the base pass, whose outputs are right wherever a relation is asked.
+
+    Args:
+        pairs: of outputs, the base's first, with the elements that are free, bool, or None.
+    """
+    return not any(first_differences(list(pairs)))
 
 
 def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -> Iterator[Verdict]:
