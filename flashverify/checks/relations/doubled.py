@@ -8,8 +8,9 @@ from flashverify.case.shared_kv import shares
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import altered
-from flashverify.checks.relations.ground import Side, alike, bitwise, sides, within
+from flashverify.checks.relations.ground import alike, bitwise, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, of_rows, weights
+from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.checks.spec import Slot
 from flashverify.outputs import output
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.relations.ground import Ground
+    from flashverify.checks.relations.side import Side
     from flashverify.judge.verdict import Verdict
 
 __all__ = ["SPECS"]
@@ -99,8 +101,7 @@ def _follows(
 
 def _followed(side: Side, fitting: torch.Tensor) -> Side:
     """A side times 2 in the heads that fit, and as it is elsewhere."""
-    factor = _factor(fitting, side.value)
-    return Side(side.value * factor, side.bound * factor, side.free)
+    return side.times(_factor(fitting, side.value))
 
 
 def _factor(fitting: torch.Tensor, like: torch.Tensor) -> torch.Tensor | float:

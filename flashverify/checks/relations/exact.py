@@ -10,7 +10,8 @@ from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import dense_case, pinned, relaunched
-from flashverify.checks.relations.ground import alike, bitwise, sides, within
+from flashverify.checks.relations.ground import alike, bitwise, within
+from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.checks.spec import Slot
 from flashverify.outputs import output

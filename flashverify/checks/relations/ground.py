@@ -1,4 +1,4 @@
-"""What every relation starts from: a pass with its truth, and two passes compared bit for bit or within both bounds."""
+"""What every relation starts from: a pass, and two passes compared bit for bit or within both bounds."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashverify.checks.accuracy import judged_form
-from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference, first_differences
 from flashverify.checks.passes.execution import execute
+from flashverify.checks.relations.side import sides
 from flashverify.judge.verdict import Status, Verdict, to_hex
-from flashverify.truth import Inputs, Truth, inputs_of
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import torch
 
@@ -24,36 +23,11 @@ if TYPE_CHECKING:
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
     from flashverify.checks.passes.known import Known
+    from flashverify.checks.relations.side import Side, Sides
     from flashverify.subjects.interface import Subject
+    from flashverify.truth import Inputs
 
-__all__ = ["Ground", "Side", "alike", "bitwise", "failure", "sides", "within"]
-
-Sides = dict[str, "Side"]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One output of one pass: `value` and its `bound`, float64, and the elements `free` of any demand; all of one shape."""
-
-    value: torch.Tensor
-    bound: torch.Tensor
-    free: torch.Tensor
-
-    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Side:
-        """The same with each tensor cut, turned or permuted."""
-        return Side(change(self.value), change(self.bound), change(self.free))
-
-    def times(self, factor: float) -> Side:
-        """A multiple."""
-        return Side(self.value * factor, self.bound * abs(factor), self.free)
-
-    def plus(self, other: Side) -> Side:
-        """The sum of two passes."""
-        return Side(self.value + other.value, self.bound + other.bound, self.free | other.free)
-
-    def shifted(self, by: float) -> Side:
-        """The value moved by a constant."""
-        return Side(self.value + by, self.bound, self.free)
+__all__ = ["Ground", "alike", "bitwise", "failure", "within"]
 
 
 @dataclass(frozen=True)
@@ -134,39 +108,6 @@ class Ground:
         return sides(self.subject, self.run(problem, told=inputs is None), inputs)
 
 
-def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None, *, truth: Truth | None = None) -> Sides:
-    """Every output of a pass with the bound of its own problem; free are exempt, undefined and overflowing elements, and empty rows of O and LSE.
-
-    Args:
-        subject: the kernel under test.
-        execution: the pass.
-        inputs: what the oracle is given, where it is not what the case says.
-        truth: of the problem, where it is known.
-    """
-    import torch
-
-    problem = execution.problem
-    with torch.inference_mode():  # as `accuracy`, whose truth this may be
-        if truth is None:
-            truth = Truth(inputs or inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
-        return _sides(execution, truth, undefined_elements(problem, subject.contract))
-
-
-def _sides(execution: Execution, truth: Truth, undefined: Mapping[str, torch.Tensor]) -> Sides:
-    pairs, found = truth.forward(), Sides()
-    if truth.inputs.do is not None:
-        pairs |= truth.widest()
-    for name, tensor in execution.outputs.items():
-        bound = pairs[name][1]
-        free = bound.exempt | bound.may_overflow | bound.must_overflow
-        if name in undefined:
-            free = free | undefined[name]
-        if name in ("o", "lse"):
-            free = free | (truth.empty_rows if name == "lse" else truth.empty_rows.unsqueeze(-1))
-        found[name] = Side(tensor.double(), bound.total, free.expand(tensor.shape))
-    return found
-
-
 def alike(pairs: Iterable[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]) -> bool:
     """Whether passes differ nowhere that is asked, so that they are within any bounds of each other, and none is computed.
 
@@ -186,10 +127,14 @@ def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -
         if name not in right:
             continue
         b = right[name]
-        error, bound, free = (a.value - b.value).abs(), a.bound + b.bound, (a.free | b.free)
-        wrong = ~(error <= bound) & ~free
+        error, bound, wrong = _apart(a, b)
         if not bool(wrong.any()):
             continue
+        if a.wider is not None or b.wider is not None:
+            a, b = a.widest(), b.widest()
+            error, bound, wrong = _apart(a, b)
+            if not bool(wrong.any()):
+                continue
         ratio = torch.where(wrong, torch.nan_to_num(error / bound, nan=torch.inf), -1.0)
         at = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
         text = (
@@ -197,6 +142,12 @@ def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -
             f"allow {float(bound[at]):.3g} ({int(wrong.sum())} of {wrong.numel()} elements)"
         )
         yield failure(relation, name, at, text, ratio=float(ratio[at]))
+
+
+def _apart(a: Side, b: Side) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """How far two sides are from each other, how far they may be, and where they are further than that."""
+    error, bound = (a.value - b.value).abs(), a.bound + b.bound
+    return error, bound, ~(error <= bound) & ~(a.free | b.free)
 
 
 def bitwise(
