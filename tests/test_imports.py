@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     {
         *("flashverify.child_process", "flashverify.errors", "flashverify.formats", "flashverify.outputs"),
-        *("flashverify.sparse_memory", "flashverify.starvation"),
+        *("flashverify.source_text", "flashverify.sparse_memory", "flashverify.starvation"),
     },
     {"flashverify.launching"},
     {"flashverify.case", "flashverify.numerics", "flashverify.interpreter"},
@@ -25,6 +25,7 @@ LAYERS = (
     {"flashverify.xray"},
     {"flashverify.checks"},
     {"flashverify.diagnosis"},
+    {"flashverify.repair"},
     {"flashverify.bench", "flashverify.campaign", "flashverify.compiling", "flashverify.mutants"},
     {"flashverify.report", "flashverify.api", "flashverify.describe"},
     {"flashverify.ci"},

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
+    from flashverify.diagnosis.hypothesis import Expectations
     from flashverify.subjects.interface import Subject
 
 __all__ = ["look", "seen"]
@@ -78,6 +79,8 @@ def seen(subject: Subject, problem: Problem, execution: Execution, *, like: Scen
             for name, mask in ({} if bad is None else rows_reach(bad, problem)).items():
                 free[name] = free[name] | mask if name in free else mask
             right |= backward_asked(truth, problem, o, lse / unit)
+            if subject.contract.reads_outputs is None:
+                right |= _also_end_to_end(right, truth)
             for name, pair in truth.given(o, lse / unit)[1].items():
                 right[name] = dataclasses.replace(right[name], strict=of_bound(*pair))
         else:
@@ -96,3 +99,9 @@ def seen(subject: Subject, problem: Problem, execution: Execution, *, like: Scen
         lse=lse,
         right={name: expected for name, expected in right.items() if name in outputs},
     )
+
+
+def _also_end_to_end(right: Expectations, truth: Truth) -> Expectations:
+    """Gradients of a backward that may not read O and LSE: an element that is right end to end is right, as `check_accuracy` has it."""
+    whole = {name: of_bound(*pair) for name, pair in truth.widest().items() if name in right}
+    return {name: dataclasses.replace(right[name], other=(x.value, x.total)) for name, x in whole.items()}

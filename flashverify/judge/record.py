@@ -21,7 +21,7 @@ import msgspec
 from flashverify.judge.verdict import Key, Verdict
 from flashverify.judge.wrong_map import WrongMap
 
-__all__ = ["FORMAT", "THIN", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "RunRecord", "Summary"]
+__all__ = ["FORMAT", "THIN", "Confirmation", "Diagnosis", "FindingRecord", "Folded", "Repair", "RunRecord", "Summary"]
 
 FORMAT = 1
 THIN = 100
@@ -47,6 +47,26 @@ class Confirmation(msgspec.Struct, frozen=True, omit_defaults=True):
     agrees: bool | None = None
 
 
+class Repair(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change of one place of the subject's source that makes it right.
+
+    Attributes:
+        file: its path, from the working directory on where it lies in it.
+        line: the first one that is changed.
+        function: in which it stands.
+        before: the lines as they are, at the left margin; `after` as they would be, empty where they are left out.
+        cases: further ones on which the subject is right with it; `failing` of them fail without it.
+    """
+
+    file: str
+    line: int
+    function: str
+    before: str
+    after: str
+    cases: int
+    failing: int
+
+
 class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is wrong, in words.
 
@@ -60,6 +80,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
         form: the numerical form under which the outputs would be within bounds, as Python text; empty where none was found.
         reading: the sentence with which `sentence` begins if that was read off the kernel and held on fresh cases; empty where a
             semantics has a name for it, or nothing was read.
+        repairs: changes of the subject's source with which it is right, each by itself; none where none was found or looked for.
     """
 
     name: str = ""
@@ -70,6 +91,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: str = ""
     form: str = ""
     reading: str = ""
+    repairs: tuple[Repair, ...] = ()
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,222 @@
+"""The functions of a subject that ran on a case: their text, the lines that ran, and of what kind their names were."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from flashverify.repair.kinds import kinds_of, likeness
+from flashverify.source_text import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Ran", "executed"]
+
+_HARNESS = ("flashverify", "flashverify_oracles", "torch", "triton", "numpy", "msgspec", "mpmath", "hypothesis")
+"""Packages that are not the subject's own."""
+_SUBJECTS = ("subjects/examples/", "gallery/kernels/")
+"""Folders of the harness that hold subjects."""
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+@dataclass(eq=False)
+class Ran:
+    """One function that ran.
+
+    Attributes:
+        file: that defines it.
+        source: its text.
+        node: the function.
+        top: the statement of the module that it stands in: itself, a class, or a function around it.
+        lines: numbers of the lines that ran.
+        kinds: by name that it read, what kind of value it had, see `kinds_of`; `a.b` is a field of a tuple with names.
+        kernel: the Python function of a kernel, or of what kernels call; None where it is plain Python.
+        functions: the plain functions with this code.
+        under: the kernels that ran it, and the passes in which it ran outside of one.
+    """
+
+    file: Path
+    source: Source
+    node: ast.FunctionDef
+    top: ast.stmt
+    lines: set[int] = field(default_factory=set)
+    kinds: dict[str, str] = field(default_factory=dict)
+    kernel: Any = None
+    functions: list[FunctionType] = field(default_factory=list)
+    under: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.node.name
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The names, and fields, that it reads."""
+        nodes = (each for each in ast.walk(self.node) if isinstance(each, (ast.Name, ast.Attribute)))
+        return frozenset(self.source.of(each) for each in nodes if isinstance(each.ctx, ast.Load))
+
+    def names_of(self, kind: str, *, near: str = "") -> list[str]:
+        """Names of a kind, those first that the function reads, of these those that are spelled most like `near`."""
+        found = [name for name, other in self.kinds.items() if other == kind]
+        return sorted(found, key=lambda name: (name not in self.read, -likeness(near, name)))
+
+    @cached_property
+    def conditions(self) -> tuple[str, ...]:
+        """The comparisons of tensors, and what is made of them, that stand in the function, each once."""
+        found = (each for each in ast.walk(self.node) if isinstance(each, ast.Compare))
+        texts = (self.source.of(each) for each in found)
+        named = [name for name, kind in self.kinds.items() if kind.startswith("bool[")]
+        return tuple(dict.fromkeys([*named, *(text for text in texts if "[" in text)]))
+
+    @cached_property
+    def _first_assigned(self) -> dict[str, int]:
+        """By name the line from which on it may have a value."""
+        arguments = (*self.node.args.posonlyargs, *self.node.args.args, *self.node.args.kwonlyargs)
+        found = {each.arg: 0 for each in arguments}
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found[node.id] = min(node.lineno, found.get(node.id, node.lineno))
+        return found
+
+    def has_value(self, name: str, statement: ast.stmt) -> bool:
+        """Whether a name may have a value before a statement."""
+        return self._first_assigned.get(name, statement.lineno) < statement.lineno
+
+
+def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, FunctionType]]) -> list[Ran]:
+    """The functions that run during a call, each with the lines that ran; those first that ran first.
+
+    What belongs to the harness, to torch, Triton and NumPy, or to Python itself is left out, and so is what has no file.
+
+    Args:
+        run: what is called.
+        kernels: by the code that runs, the functions of interpreted kernels, asked afterwards.
+
+    Raises:
+        Exception: what the call raises.
+    """
+    seen = _Seen()
+    before = sys.gettrace()
+    sys.settrace(seen.entered)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    of_kernels = kernels()
+    holders: dict[CodeType, list[FunctionType]] = {code: [] for code in seen.lines}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and each.__code__ in holders:
+            holders[each.__code__].append(each)
+    ran = []
+    for code, lines in seen.lines.items():
+        function = _found(code, of_kernels.get(code), holders[code])
+        if function is not None:
+            function.lines, function.kinds = lines, seen.kinds[code]
+            function.under = {_root(each, of_kernels) for each in seen.under[code]}
+            ran.append(function)
+    return ran
+
+
+class _Seen:
+    """What a trace of a call saw of the subject's own code.
+
+    Attributes:
+        lines: that ran.
+        kinds: of the values of names, at the end of each call.
+        under: for each call the codes of the subject that called it, outermost first.
+    """
+
+    def __init__(self) -> None:
+        self.lines: dict[CodeType, set[int]] = {}
+        self.kinds: dict[CodeType, dict[str, str]] = {}
+        self.under: dict[CodeType, set[tuple[CodeType, ...]]] = {}
+        self._open: list[CodeType] = []
+
+    def entered(self, frame: FrameType, event: str, _: Any) -> Any:
+        """A function is called."""
+        code = frame.f_code
+        if event != "call" or not _is_own(code.co_filename):
+            return None
+        self.lines.setdefault(code, set())
+        self.kinds.setdefault(code, {})
+        self._open.append(code)
+        self.under.setdefault(code, set()).add(tuple(self._open))
+        return self._inside
+
+    def _inside(self, frame: FrameType, event: str, _: Any) -> Any:
+        self.lines[frame.f_code].add(frame.f_lineno)
+        if event == "return":
+            self.kinds[frame.f_code] |= kinds_of(frame)
+            if self._open and self._open[-1] is frame.f_code:
+                self._open.pop()
+        return self._inside
+
+
+def _root(calls: tuple[CodeType, ...], of_kernels: dict[CodeType, FunctionType]) -> str:
+    """The kernel under which a call was made; else the outermost function."""
+    return next((code.co_name for code in calls if code in of_kernels), calls[0].co_name)
+
+
+@cache
+def _is_own(file: str) -> bool:
+    """Whether a file is the subject's."""
+    if file.startswith("<"):
+        return False
+    path = os.path.realpath(file)
+    package = next((root for root in _packages() if path.startswith(root)), None)
+    if package is not None:
+        return package.endswith("flashverify/") and path.removeprefix(package).startswith(_SUBJECTS)
+    library = os.path.join(os.path.realpath(sysconfig.get_paths()["stdlib"]), "")
+    return not path.startswith(library) or _INSTALLED.intersection(path.split(os.sep)) != set()
+
+
+@cache
+def _packages() -> tuple[str, ...]:
+    """Folders of packages whose functions are nobody's subject."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in _HARNESS)
+    return tuple(os.path.join(os.path.dirname(os.path.realpath(file)), "") for file in files if file)
+
+
+def _found(code: CodeType, kernel: FunctionType | None, functions: list[FunctionType]) -> Ran | None:
+    """The function of a code object; None where its file does not hold it, or where no function object has it."""
+    file = Path(code.co_filename)
+    source = _source(file)
+    placed = None if source is None else _node(source.tree, code)
+    if source is None or placed is None:
+        return None
+    node, top = placed
+    if kernel is not None:
+        return Ran(file, source, node, top, kernel=kernel)
+    return Ran(file, source, node, top, functions=functions) if functions else None
+
+
+@cache
+def _source(file: Path) -> Source | None:
+    try:
+        return Source(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return None
+
+
+def _node(tree: ast.Module, code: CodeType) -> tuple[ast.FunctionDef, ast.stmt] | None:
+    """The definition that a code object was made of, and the statement of the module around it."""
+    for top in tree.body:
+        for node in ast.walk(top):
+            if isinstance(node, ast.FunctionDef) and node.name == code.co_name and code.co_firstlineno in _begins(node):
+                return node, top
+    return None
+
+
+def _begins(node: ast.FunctionDef) -> Iterable[int]:
+    """Lines that count as the first one: of a decorator, and of the definition itself."""
+    return (node.lineno, *(each.lineno for each in node.decorator_list))

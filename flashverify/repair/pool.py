@@ -1,0 +1,173 @@
+"""The edits of the functions that ran, ready to be tried, and which of them comes next."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flashverify.interpreter.modes import line_by_line
+from flashverify.repair.candidates import sites
+from flashverify.repair.exchange import edited, in_place
+from flashverify.repair.probing import Probe, probed, watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from flashverify.repair.bench import Effect
+    from flashverify.repair.candidates import Candidate, Site
+    from flashverify.repair.functions import Ran
+
+__all__ = ["Pool", "Statement", "Unit", "reward"]
+
+_TIERS = (1.0, 2.05, 3.0)
+"""Costs from which on edits of a function are made ready together, those that cost less before."""
+_OPENING = 0.3
+"""What making edits of a function ready costs besides."""
+_STEP = 1.2
+"""Cost that a statement gains or loses by what its edits did, at most."""
+_OF_FUNCTION = 0.5
+"""Share of that which the other statements of its function get."""
+
+
+@dataclass(eq=False)
+class Statement:
+    """A statement with the edits that are left of it, the cheapest last."""
+
+    rewards: list[float]
+    left: list[Candidate]
+
+
+@dataclass(eq=False)
+class Unit:
+    """Edits of a function that are made ready together.
+
+    Attributes:
+        ran: the function.
+        handicap: cost that every edit of it has besides its own.
+        rewards: of the edits that were tried of the function, by line.
+        tier: number of the costs that its edits have.
+        statements: None until it is made ready.
+    """
+
+    ran: Ran
+    handicap: float
+    rewards: dict[int, list[float]]
+    tier: int
+    statements: list[Statement] | None = None
+    probe: Probe | None = None
+    schema: Any = None
+
+    def gained(self) -> float:
+        """Cost that all statements of the function have gained."""
+        every = [reward for rewards in self.rewards.values() for reward in rewards]
+        return _STEP * _OF_FUNCTION * sum(every) / (len(every) + 2)
+
+    def costs(self) -> Iterator[tuple[float, Statement | None]]:
+        """What the next edit of each statement costs; before it is made ready, what one costs at least."""
+        base = self.handicap - self.gained()
+        if self.statements is None:
+            yield base + _TIERS[self.tier] + _OPENING, None
+            return
+        for each in self.statements:
+            if each.left:
+                yield base + each.left[-1].cost - _STEP * sum(each.rewards) / (len(each.rewards) + 1), each
+
+
+class Pool:
+    """Edits by what they cost and by what their neighbours did.
+
+    Args:
+        run: one run of the subject on the failing case.
+        functions: that may hold the mistake, each with its handicap.
+    """
+
+    def __init__(self, run: Callable[[], object], functions: Iterable[tuple[float, Ran]]) -> None:
+        self._run = run
+        self.units: list[Unit] = []
+        for handicap, ran in functions:
+            rewards: dict[int, list[float]] = defaultdict(list)
+            self.units += [Unit(ran, handicap, rewards, tier) for tier in range(len(_TIERS))]
+        self._sites: dict[Ran, list[Site]] = {}
+        self._alike: dict[Candidate, list[Candidate]] = {}
+        self.generated = self.kept = 0
+
+    def next(self) -> tuple[Statement, Unit, Candidate] | None:
+        """The edit that comes next, which is taken out; None where none is left."""
+        while True:
+            best: tuple[float, Unit, Statement | None] | None = None
+            for unit in self.units:
+                for cost, statement in unit.costs():
+                    if best is None or cost < best[0]:
+                        best = (cost, unit, statement)
+            if best is None:
+                return None
+            _, unit, statement = best
+            if statement is not None:
+                return statement, unit, statement.left.pop()
+            self._make_ready(unit)
+
+    def alike(self, candidate: Candidate) -> list[Candidate]:
+        """The edits that do the same on the failing case, itself first."""
+        return self._alike[candidate]
+
+    def _make_ready(self, unit: Unit) -> None:
+        """Of edits that compute the same values on the case one is kept, and none that changes nothing there."""
+        if unit.ran not in self._sites:
+            self._sites[unit.ran] = list(sites(unit.ran))
+        least, most = (*_TIERS, math.inf)[unit.tier : unit.tier + 2]
+        found = [
+            (site.line, [each for each in site.candidates if least <= each.cost < most])
+            for site in self._sites[unit.ran]
+        ]
+        every = [candidate for _, candidates in found for candidate in candidates]
+        unit.statements = []
+        if not every:
+            return
+        unit.probe = Probe(every)
+        classes: dict[Candidate, list[Candidate]] = {each: [each] for each in every}
+        with contextlib.suppress(Exception):
+            unit.schema = probed(unit.ran, unit.probe)
+            with in_place(unit.ran, unit.schema), watching(unit.probe), line_by_line():
+                self._run()
+            distinct, asked = unit.probe.distinct()
+            classes = {each: [each] for each in every if each not in asked} | distinct
+        for line, candidates in found:
+            left = [each for each in reversed(candidates) if each in classes]
+            if left:
+                unit.statements.append(Statement(unit.rewards[line], left))
+        self._alike |= classes
+        self.generated += len(every)
+        self.kept += len(classes)
+
+    @contextlib.contextmanager
+    def applied(self, unit: Unit, candidate: Candidate) -> Iterator[None]:
+        """The edit is in place until the end of the block.
+
+        Raises:
+            SyntaxError: it makes no Python.
+        """
+        probe = unit.probe
+        if probe is not None and unit.schema is not None and probe.has(candidate):
+            with in_place(unit.ran, unit.schema), watching(probe), probe.instead(candidate):
+                yield
+            return
+        with in_place(unit.ran, edited(unit.ran, candidate.edit)):
+            yield
+
+
+def reward(effect: Effect | None, wrong: frozenset[str]) -> float:
+    """How promising the statement is whose edit did that, from -1 to 2: where the mistake is, an edit moves what is wrong, and little else.
+
+    Args:
+        effect: None where the subject raised.
+        wrong: outputs that have wrong elements without an edit.
+    """
+    if effect is None:
+        return -0.2
+    if not effect.changed:
+        return -0.4
+    aimed = len(effect.changed & wrong) / len(effect.changed)
+    return 1.2 * effect.fixed + 0.8 * aimed * min(1.0, 2.0 * effect.touched) - 0.4 * (1.0 - aimed) - 0.3 * effect.broken

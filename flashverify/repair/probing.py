@@ -1,0 +1,253 @@
+"""Which edits change anything on a case, and which of them change it alike: one run of a function in which every edited expression is computed too."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import hashlib
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from flashverify.repair.exchange import code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from flashverify.repair.candidates import Candidate
+    from flashverify.repair.functions import Ran
+
+__all__ = ["Probe", "probed", "watching"]
+
+_NAME, _CHOICE = "__flashverify_probe__", "__flashverify_choice__"
+_TIMES = 24
+"""Times that an expression is computed with its edits; what differs later only is not seen."""
+_SAFE = frozenset(
+    """
+    min max abs int float bool len range cdiv arange full zeros cat join split trans permute reshape view expand_dims broadcast_to
+    where add sub mul minimum maximum clamp abs exp exp2 log log2 sqrt rsqrt sin cos erf floor ceil fma fdiv cast dot load to sum
+    program_id num_programs float32 zeros_like full_like
+    """.split()  # noqa: SIM905
+)
+"""Calls that compute a value and do nothing else."""
+_END = "\n"
+"""Behind an expression, which may end with a comment."""
+Position = tuple[int, int, int, int, bool]
+
+
+class Probe:
+    """Every edit of a function in one copy of it: what they make of the expressions that they change, and one of them in place of what stands there.
+
+    Args:
+        candidates: of one function.
+
+    Attributes:
+        variants: by place, what stands there with each edit: an expression, or a statement.
+    """
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        groups: dict[Position, list[Candidate]] = defaultdict(list)
+        for candidate in candidates:
+            groups[_position(candidate.node)].append(candidate)
+        found = {key: _variants(group) for key, group in groups.items()}
+        self.variants = {key: each for key, each in found.items() if each}
+        self.numbers = {key: number for number, key in enumerate(self.variants)}
+        self._places = {x: (n, at) for n, each in enumerate(self.variants.values()) for at, x in enumerate(each)}
+        self._instead: tuple[int, int] | None = None
+        self._times = [0] * len(self.variants)
+        self._seen: list[list[Any]] = [[] for _ in self.variants]
+
+    def has(self, candidate: Candidate) -> bool:
+        """Whether it can compute an edit in place of what stands there."""
+        return candidate in self._places
+
+    @contextlib.contextmanager
+    def instead(self, candidate: Candidate) -> Iterator[None]:
+        """Until the end of the block an edit is computed in place of what stands there."""
+        self._instead = self._places[candidate]
+        try:
+            yield
+        finally:
+            self._instead = None
+
+    def chosen(self, number: int) -> int:
+        """Which edit of a statement happens; -1 for none of them."""
+        return self._instead[1] if self._instead is not None and self._instead[0] == number else -1
+
+    def saw(self, number: int, value: Any, *edited: Callable[[], Any]) -> Any:
+        """The value of an expression, once its edits were computed as well; that of one edit alone where it stands in for it."""
+        if self._instead is not None:
+            return edited[self._instead[1]]() if number == self._instead[0] else value
+        self._times[number] += 1
+        if self._times[number] > _TIMES:
+            return value
+        seen = self._seen[number]
+        if not seen:
+            seen += [hashlib.blake2b(digest_size=8) for _ in range(len(edited) + 1)]
+        own = _bytes(value)
+        seen[0].update(own)
+        for at, compute in enumerate(edited, 1):
+            if seen[at] is None:
+                continue
+            try:
+                other = _bytes(compute())
+            except Exception:
+                seen[at] = None
+                continue
+            seen[at].update(other)
+        return value
+
+    def distinct(self) -> tuple[dict[Candidate, list[Candidate]], set[Candidate]]:
+        """By one edit, the cheapest, those that give the same values as it does, which are not those without an edit; and all that were asked about."""
+        classes: dict[Candidate, list[Candidate]] = {}
+        asked: set[Candidate] = set()
+        for variants, seen in zip(self.variants.values(), self._seen, strict=True):
+            if not seen:
+                continue
+            group = list(variants)
+            asked.update(group)
+            same: dict[bytes, list[Candidate]] = defaultdict(list)
+            for candidate, digest in zip(group, seen[1:], strict=True):
+                if digest is not None:
+                    same[digest.digest()].append(candidate)
+            same.pop(seen[0].digest(), None)
+            for members in same.values():
+                members.sort(key=lambda each: each.cost)
+                classes[members[0]] = members
+        return classes, asked
+
+
+@contextlib.contextmanager
+def watching(probe: Probe) -> Iterator[None]:
+    """Until the end of the block the probe sees what `probed` functions compute."""
+    vars(builtins).update({_NAME: probe.saw, _CHOICE: probe.chosen})
+    try:
+        yield
+    finally:
+        del vars(builtins)[_NAME], vars(builtins)[_CHOICE]
+
+
+def probed(ran: Ran, probe: Probe) -> Any:
+    """What runs in place of the function, so that the probe sees its expressions.
+
+    Raises:
+        SyntaxError: an edited expression is none.
+    """
+    return code_of(ran, lambda tree, shift: _Inserting(probe, shift).visit(tree))
+
+
+class _Inserting(ast.NodeTransformer):
+    def __init__(self, probe: Probe, shift: int) -> None:
+        self._variants, self._numbers, self._shift = probe.variants, dict(probe.numbers), shift
+
+    def visit(self, node: ast.AST) -> Any:
+        found = super().visit(node)
+        if not isinstance(node, (ast.expr, ast.stmt)) or getattr(node, "end_lineno", None) is None:
+            return found
+        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return found
+        key = _position(node, self._shift)
+        number = self._numbers.get(key)
+        if number is None or found is None:
+            return found
+        del self._numbers[key]
+        variants = list(self._variants[key].values())
+        if isinstance(node, ast.expr):
+            made: ast.AST = ast.Call(_name(_NAME), [ast.Constant(number), found, *map(_lambda, variants)], [])
+        else:
+            made = _choice(number, found if isinstance(found, list) else [found], variants)
+        return ast.copy_location(made, node)
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _choice(number: int, found: list[ast.stmt], variants: list[Any]) -> ast.stmt:
+    """One of several statements, or what stands there."""
+    for at, variant in enumerate(variants):
+        chosen = ast.Compare(ast.Call(_name(_CHOICE), [ast.Constant(number)], []), [ast.Eq()], [ast.Constant(at)])
+        found = [ast.If(chosen, [variant], found)]
+    return found[0]
+
+
+def _lambda(body: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), body)
+
+
+def _variants(group: list[Candidate]) -> dict[Candidate, Any]:
+    """What stands there with each edit that is Python, and whose computing does nothing else."""
+    texts = [_edited(each) for each in group]
+    if isinstance(group[0].node, ast.stmt):
+        statements = [_statement(text) for text in texts]
+        return {candidate: tree for candidate, tree in zip(group, statements, strict=True) if tree is not None}
+    try:
+        found = ast.parse(f"({','.join(f'({text}{_END})' for text in texts)},)", mode="eval").body.elts  # type: ignore[attr-defined]
+    except SyntaxError:
+        found = []
+    if len(found) != len(group):  # one of them is no expression
+        found = [_expression(text) for text in texts]
+    return {
+        candidate: tree for candidate, tree in zip(group, found, strict=True) if tree is not None and _is_safe(tree)
+    }
+
+
+def _edited(candidate: Candidate) -> str:
+    source, edit = candidate.ran.source, candidate.edit
+    start, end = source.span(candidate.node)
+    return f"{source.text[start : edit.start]}{edit.text}{source.text[edit.end : end]}"
+
+
+def _expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(f"({text}{_END})", mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _statement(text: str) -> ast.stmt | None:
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return None
+    return body[0] if len(body) == 1 else None
+
+
+def _position(node: ast.expr | ast.stmt, shift: int = 0) -> Position:
+    """Where a node stands, a statement apart from an expression that is all of it; columns count from that of its function."""
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    begin, end = node.col_offset + shift, node.end_col_offset + shift
+    return node.lineno, begin, node.end_lineno, end, isinstance(node, ast.stmt)
+
+
+def _is_safe(tree: ast.expr) -> bool:
+    """Whether computing an expression once more does nothing."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Starred)):
+            return False
+        if isinstance(node, ast.Call) and _last(node.func) not in _SAFE:
+            return False
+    return True
+
+
+def _last(function: ast.expr) -> str:
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+
+
+def _bytes(value: Any) -> bytes:
+    """What tells values apart."""
+    if type(value).__name__ == "constexpr":
+        value = value.value
+    handle = getattr(value, "handle", None)
+    if handle is not None:
+        data = np.asarray(handle.data)
+        return f"{value.type}{data.shape if data.size < 2 else ''}".encode() + data.tobytes()
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype}{tuple(value.shape)}".encode() + value.detach().double().contiguous().numpy().tobytes()
+    return repr(value).encode()
