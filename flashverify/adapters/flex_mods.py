@@ -37,7 +37,8 @@ def mask_mod_of(p: Problem) -> Condition | None:
         conditions.append(lambda b, h, i, j: at.row[b, i] < at.rows[b, i])
     if mask.causal is not None:
         conditions.append(_causal(p, at.row_sequence))
-    left, right = (None if side is None else _captured(p, side) for side in mask.window or (None, None))
+    window = zip(("left", "right"), mask.window or (None, None), strict=True)
+    left, right = (None if size is None else _captured(p, size, side) for side, size in window)
     if left is not None:
         conditions.append(lambda b, h, i, j: key(b, j) >= where(b, i) - left)
     if right is not None:
@@ -48,8 +49,8 @@ def mask_mod_of(p: Problem) -> Condition | None:
     if p.blocks is not None and mask.blocks is not None:
         blocks, height, width = (
             _table(p, p.blocks),
-            _captured(p, mask.blocks.rows),
-            _captured(p, mask.blocks.keys),
+            _captured(p, mask.blocks.rows, "height"),
+            _captured(p, mask.blocks.keys, "width"),
         )
         conditions.append(lambda b, h, i, j: blocks[b, h, i // height, j // width])
     return _all(conditions) if conditions else None
@@ -59,7 +60,7 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
     """A function of (logit, sequence, head, row, key): softcap, then ALiBi and the bias; None where the case has none of them."""
     import torch
 
-    cap, slopes = None if p.softcap is None else _captured(p, p.softcap), p.slopes
+    cap, slopes = None if p.softcap is None else _captured(p, p.softcap, "softcap"), p.slopes
     bias = None if p.bias is None else _table(p, p.bias)
     if cap is None and slopes is None and bias is None:
         return None
@@ -82,17 +83,18 @@ def _table(p: Problem, given: torch.Tensor) -> torch.Tensor:
     return given.expand(p.case.batch, p.case.heads_q, -1, -1).clone(memory_format=torch.contiguous_format)
 
 
-def _captured(p: Problem, number: float) -> torch.Tensor:
+def _captured(p: Problem, number: float, name: str) -> torch.Tensor:
     """A number of a case without an axis, int64 or fp32.
 
     Captured as a Python float, it is a variable that torch's backward of a score_mod has no place for: torch 2.11 raises `all unwrapped
-    values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled.
+    values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled. Calls share the tensor of a number and a name, which
+    nobody writes to; two names have two of them, since torch compiles a function anew for one tensor that is captured twice.
     """
-    return _number(number, p.q.device)
+    return _number(number, name, p.q.device)
 
 
 @functools.lru_cache(maxsize=64, typed=True)
-def _number(number: float, device: torch.device) -> torch.Tensor:
+def _number(number: float, name: str, device: torch.device) -> torch.Tensor:  # noqa: ARG001
     import torch
 
     return torch.tensor(number, dtype=torch.int64 if isinstance(number, int) else torch.float32, device=device)

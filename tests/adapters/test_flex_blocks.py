@@ -41,7 +41,8 @@ def test_calls_with_equal_masks_share_what_they_look_up():
     found, again = (flex_mods._positions(p.case, p.q.device) for p in (one, other))
 
     assert found is again
-    assert flex_mods._captured(one, 130) is flex_mods._captured(other, 130)
-    assert flex_mods._captured(one, 130.0).dtype == torch.float32
+    assert flex_mods._captured(one, 130, "left") is flex_mods._captured(other, 130, "left")
+    assert flex_mods._captured(one, 130, "left") is not flex_mods._captured(other, 130, "right")
+    assert flex_mods._captured(one, 130.0, "left").dtype == torch.float32
     starts = [getattr(found, field.name).storage_offset() for field in dataclasses.fields(found)]
     assert starts == [0] * 8

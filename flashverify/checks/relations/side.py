@@ -58,7 +58,7 @@ class Side:
 
     def times(self, factor: float | torch.Tensor) -> Side:
         """A multiple."""
-        size: float | torch.Tensor = abs(factor)
+        size = abs(factor) if isinstance(factor, float) else factor.abs()
         return self._changed(lambda side: Side(side.value * factor, side.bound * size, side.free))
 
     def plus(self, other: Side) -> Side:
