@@ -64,9 +64,9 @@ def _without_parentheses(candidate: Candidate) -> str:
     meant = meaning(new)
     at = new.find("(")
     while at >= 0 and meant is not None:
-        end = _closing(new, at)
-        fewer = f"{new[:at]}{new[at + 1 : end]}{new[end + 1 :]}"
-        if end > 0 and meaning(fewer) == meant:
+        closing = _closing(new, at)
+        fewer = f"{new[:at]}{new[at + 1 : closing]}{new[closing + 1 :]}"
+        if closing > 0 and meaning(fewer) == meant:
             new = fewer
             at = new.find("(", at)
         else:
