@@ -2,9 +2,10 @@
 
 functions.py   what ran on the failing case      operators/     how one line may be wrong
 suspicion.py   where to look first               candidates.py  the edits of a function
-exchange.py    an edit in a running process      probing.py     all edits of a function in one copy of it
-pool.py        which edit comes next             bench.py       what it does on the failing case
-judges.py      what it does on others            search.py      all of it
+exchange.py    an edit in a running process      copies.py      all edits of a function in one copy of it
+probing.py     which of them change anything     pool.py        which edit comes next
+bench.py       what it does on the failing case  judges.py      what it does on others
+described.py   what is said of it                search.py      all of it
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from flashverify.case.memory.materialize import materialize
 from flashverify.checks.passes.execution import execute
-from flashverify.diagnosis.observe import look, seen
+from flashverify.diagnosis.observe import seen
 from flashverify.interpreter.modes import launches
 from flashverify.outputs import FORWARD
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flashverify.case.case import Case
+    from flashverify.case.memory.arena import Arena
     from flashverify.checks.passes.execution import Execution
     from flashverify.diagnosis.observation import Scene
     from flashverify.subjects.interface import Subject
@@ -33,6 +35,8 @@ _PATIENCE, _LEAST = 8.0, 0.5
 """How many times as long as without an edit a run may take, and seconds that it may take in any case."""
 _AGAIN = 0.2
 """Seconds after which what did not end is ended again."""
+_SOON = 1e-3
+"""Seconds after which somebody else's alarm comes that should have come in the meantime."""
 
 
 class TooLongError(BaseException):
@@ -67,16 +71,19 @@ class Bench:
     Args:
         subject: the kernel under test.
         scene: its run, with failures.
+        arena: the memory of the problem, to which an edit may write.
 
     Attributes:
         wrong: the outputs that have wrong elements.
     """
 
-    def __init__(self, subject: Subject, scene: Scene) -> None:
+    def __init__(self, subject: Subject, scene: Scene, arena: Arena) -> None:
         self.subject, self.scene, self.wrong = subject, scene, frozenset(scene.failures)
+        self._arena = arena
         begun = time.monotonic()
         self._launches = launches()
         execute(subject, scene.execution.problem, kept=self._launches)
+        arena.restore()
         self._limit = max(_LEAST, _PATIENCE * (time.monotonic() - begun))
 
     def execution(self, *, known: bool = False) -> Execution:
@@ -89,8 +96,11 @@ class Bench:
             Exception: what the subject raises, or that it takes too long.
         """
         earlier = self._launches if known else None
-        with within(self._limit):
-            return execute(self.subject, self.scene.execution.problem, known=earlier, memory=False)
+        try:
+            with within(self._limit):
+                return execute(self.subject, self.scene.execution.problem, known=earlier, memory=False)
+        finally:
+            self._arena.restore()
 
     def effect(self) -> Effect | None:
         """What the subject, as it is now, makes of the case; None where it raises, or has other outputs."""
@@ -161,24 +171,37 @@ def within(seconds: float) -> Iterator[None]:
         yield
         return
 
+    inside = True
+
     def late(_number: int, _frame: Any) -> None:
-        raise TooLongError
+        if inside:
+            raise TooLongError
 
     callbacks = list(gc.callbacks)
     gc.callbacks.clear()  # what is raised in one of them is dropped
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)  # again, where it comes in a destructor, which drops it too
+    handler, begun = signal.signal(signal.SIGALRM, late), time.monotonic()
+    # Again, where the first one comes in a destructor, which drops it too.
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
-        yield
+        try:
+            yield
+        finally:
+            inside = False
     except TooLongError:
+        inside = False
         raise TimeoutError from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), _SOON), again)
         gc.callbacks[:] = callbacks
 
 
 def bench(subject: Subject, case: Case) -> Bench | None:
     """The bench of a case; None where it does not fail."""
-    scene = look(subject, case)
-    return None if scene is None or not scene.failures else Bench(subject, scene)
+    problem, arena = materialize(case, subject.device())
+    run = execute(subject, problem)
+    arena.restore()
+    scene = seen(subject, problem, run)
+    return None if scene is None or not scene.failures else Bench(subject, scene, arena)

@@ -40,20 +40,35 @@ def edited(ran: Ran, edit: Edit) -> Any:
     Raises:
         SyntaxError: the edited text is no Python.
     """
-    return _made(ran, edit, lambda tree, _: tree)
+    return _made(ran, edit, lambda tree, _: tree, _unchanged)
 
 
-def code_of(ran: Ran, change: Callable[[ast.Module, int], ast.Module]) -> Any:
+def _unchanged(tree: ast.Module) -> ast.Module:
+    return tree
+
+
+def code_of(
+    ran: Ran,
+    change: Callable[[ast.Module, int], ast.Module],
+    *,
+    prepared: Callable[[ast.Module], ast.Module] = _unchanged,
+) -> Any:
     """What runs in place of a function whose syntax tree is changed.
 
     Args:
         ran: the function.
         change: from a tree, in whose lines those of the file are counted, and the column that its columns count from, to the changed one.
+        prepared: what becomes of the tree before the interpreter of a kernel rewrites it.
     """
-    return _made(ran, Edit(0, 0, ""), change)
+    return _made(ran, Edit(0, 0, ""), change, prepared)
 
 
-def _made(ran: Ran, edit: Edit, change: Callable[[ast.Module, int], ast.Module]) -> Any:
+def _made(
+    ran: Ran,
+    edit: Edit,
+    change: Callable[[ast.Module, int], ast.Module],
+    prepared: Callable[[ast.Module], ast.Module],
+) -> Any:
     of_kernel = ran.kernel is not None
     whole = ran.node if of_kernel else ran.top
     first = (
@@ -61,6 +76,7 @@ def _made(ran: Ran, edit: Edit, change: Callable[[ast.Module, int], ast.Module])
     )
     tree = ast.parse(_text(ran, whole, first, edit))
     ast.increment_lineno(tree, first - 1)
+    tree = prepared(tree)
     if of_kernel:
         from flashverify.interpreter.exchanging import function_of
 

@@ -14,7 +14,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flashverify.repair.family import Family
-from flashverify.repair.kinds import kinds_of, likeness
+from flashverify.repair.kinds import kind_of, kinds_of, likeness
 from flashverify.source_text import Source
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Ran:
         top: the statement of the module that it stands in: itself, a class, or a function around it.
         lines: numbers of the lines that ran.
         kinds: by name that it read, what kind of value it had, see `kinds_of`; `a.b` is a field of a tuple with names.
+        returned: of what kind its value was; empty where it had none of these.
         kernel: the Python function of a kernel, or of what kernels call; None where it is plain Python.
         functions: the plain functions with this code.
         under: the kernels that ran it, and the passes in which it ran outside of one.
@@ -52,6 +53,7 @@ class Ran:
     top: ast.stmt
     lines: set[int] = field(default_factory=set)
     kinds: dict[str, str] = field(default_factory=dict)
+    returned: str = ""
     kernel: Any = None
     functions: list[FunctionType] = field(default_factory=list)
     under: set[str] = field(default_factory=set)
@@ -122,15 +124,12 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
     finally:
         sys.settrace(before)
     of_kernels = kernels()
-    holders: dict[CodeType, list[FunctionType]] = {code: [] for code in seen.lines}
-    for each in gc.get_objects():
-        if isinstance(each, FunctionType) and each.__code__ in holders:
-            holders[each.__code__].append(each)
+    holders = _holders(seen.lines)
     ran = []
     for code, lines in seen.lines.items():
         function = _found(code, of_kernels.get(code), holders[code])
         if function is not None:
-            function.lines, function.kinds = lines, seen.kinds[code]
+            function.lines, function.kinds, function.returned = lines, seen.kinds[code], seen.returned.get(code, "")
             function.under = {_root(each, of_kernels) for each in seen.under[code]}
             ran.append(function)
     family = Family((each.source, each.node) for each in ran)
@@ -139,18 +138,37 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
     return ran
 
 
+def _holders(codes: Iterable[CodeType]) -> dict[CodeType, list[FunctionType]]:
+    """By code, the functions that have it, also those that the garbage collector was told to leave alone."""
+    found: dict[CodeType, list[FunctionType]] = {code: [] for code in codes}
+    files = {code.co_filename for code in found}  # codes of other files may be equal
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    functions = (
+        each for each in gc.get_objects() if type(each) is FunctionType
+    )  # some answer `isinstance` with a warning
+    for each in functions:
+        if each.__code__.co_filename in files and each.__code__ in found:
+            found[each.__code__].append(each)
+    if frozen:
+        gc.freeze()
+    return found
+
+
 class _Seen:
     """What a trace of a call saw of the subject's own code.
 
     Attributes:
         lines: that ran.
         kinds: of the values of names, at the end of each call.
+        returned: likewise of what calls returned.
         under: for each call the codes of the subject that called it, outermost first.
     """
 
     def __init__(self) -> None:
         self.lines: dict[CodeType, set[int]] = {}
         self.kinds: dict[CodeType, dict[str, str]] = {}
+        self.returned: dict[CodeType, str] = {}
         self.under: dict[CodeType, set[tuple[CodeType, ...]]] = {}
         self._open: list[CodeType] = []
 
@@ -165,10 +183,11 @@ class _Seen:
         self.under.setdefault(code, set()).add(tuple(self._open))
         return self._inside
 
-    def _inside(self, frame: FrameType, event: str, _: Any) -> Any:
+    def _inside(self, frame: FrameType, event: str, value: Any) -> Any:
         self.lines[frame.f_code].add(frame.f_lineno)
         if event == "return":
             self.kinds[frame.f_code] |= kinds_of(frame)
+            self.returned[frame.f_code] = kind_of(value) or self.returned.get(frame.f_code, "")
             if self._open and self._open[-1] is frame.f_code:
                 self._open.pop()
         return self._inside

@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["kinds_of", "likeness", "shape_of"]
+__all__ = ["kind_of", "kinds_of", "likeness", "shape_of"]
 
 _MOST = 40
 """Fields of tuples with names that are looked at, per tuple."""
@@ -26,11 +26,11 @@ def kinds_of(frame: FrameType) -> dict[str, str]:
     found: dict[str, str] = {}
     read = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
     for name, value in (read | frame.f_locals).items():
-        if kind := _kind(value):
+        if kind := kind_of(value):
             found[name] = kind
         elif isinstance(value, tuple) and hasattr(value, "_fields"):
             for inner in value._fields[:_MOST]:
-                if kind := _kind(getattr(value, inner)):
+                if kind := kind_of(getattr(value, inner)):
                     found[f"{name}.{inner}"] = kind
     return found
 
@@ -47,7 +47,8 @@ def likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other).ratio()
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """The kind of a value, as `kinds_of` has it; empty where it is of none."""
     if type(value).__name__ == "constexpr":
         value = value.value
     if isinstance(value, bool):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.interpreter.modes import line_by_line
 from flashverify.repair.candidates import sites
+from flashverify.repair.copies import probed
 from flashverify.repair.exchange import edited, in_place
-from flashverify.repair.probing import Probe, probed, watching
+from flashverify.repair.probing import Probe, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -123,7 +124,7 @@ class Pool:
         """Of edits that compute the same values on the case one is kept, and none that changes nothing there."""
         if unit.ran not in self._sites:
             self._sites[unit.ran] = list(sites(unit.ran))
-        least, most = (*_TIERS, math.inf)[unit.tier : unit.tier + 2]
+        least, most = (-math.inf, *_TIERS[1:], math.inf)[unit.tier : unit.tier + 2]
         found = [
             (site.line, [each for each in site.candidates if least <= each.cost < most])
             for site in self._sites[unit.ran]

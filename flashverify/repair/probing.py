@@ -1,4 +1,4 @@
-"""Which edits change anything on a case, and which of them change it alike: one run of a function in which every edited expression is computed too."""
+"""Which edits change anything on a case, and which of them change it alike: in one run every edited expression is computed too, see `copies`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from flashverify.repair.exchange import code_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from flashverify.repair.candidates import Candidate
-    from flashverify.repair.functions import Ran
 
-__all__ = ["Probe", "probed", "watching"]
+__all__ = ["CHOICE", "NAME", "Probe", "position", "watching"]
 
-_NAME, _CHOICE = "__flashverify_probe__", "__flashverify_choice__"
+NAME, CHOICE = "__flashverify_probe__", "__flashverify_choice__"
+"""By which the copy of a function finds `Probe.saw` and `Probe.chosen`."""
 _TIMES = 24
 """Times that an expression is computed with its edits; what differs later only is not seen."""
 _SAFE = frozenset(
@@ -51,7 +49,7 @@ class Probe:
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         groups: dict[Position, list[Candidate]] = defaultdict(list)
         for candidate in candidates:
-            groups[_position(candidate.node)].append(candidate)
+            groups[position(candidate.node)].append(candidate)
         found = {key: _variants(group) for key, group in groups.items()}
         self.variants = {key: each for key, each in found.items() if each}
         self.numbers = {key: number for number, key in enumerate(self.variants)}
@@ -61,8 +59,13 @@ class Probe:
         self._seen: list[list[Any]] = [[] for _ in self.variants]
 
     def has(self, candidate: Candidate) -> bool:
-        """Whether it can compute an edit in place of what stands there."""
+        """Whether it can compute an edit in place of what stands there, once `probed` has made the copy."""
         return candidate in self._places
+
+    def lacks(self, numbers: Iterable[int]) -> None:
+        """The copy has no such places: a target has no value, and the head of a loop of a kernel is another one when it runs."""
+        gone = set(numbers)
+        self._places = {candidate: place for candidate, place in self._places.items() if place[0] not in gone}
 
     @contextlib.contextmanager
     def instead(self, candidate: Candidate) -> Iterator[None]:
@@ -122,60 +125,12 @@ class Probe:
 
 @contextlib.contextmanager
 def watching(probe: Probe) -> Iterator[None]:
-    """Until the end of the block the probe sees what `probed` functions compute."""
-    vars(builtins).update({_NAME: probe.saw, _CHOICE: probe.chosen})
+    """Until the end of the block the probe sees what copies of functions compute."""
+    vars(builtins).update({NAME: probe.saw, CHOICE: probe.chosen})
     try:
         yield
     finally:
-        del vars(builtins)[_NAME], vars(builtins)[_CHOICE]
-
-
-def probed(ran: Ran, probe: Probe) -> Any:
-    """What runs in place of the function, so that the probe sees its expressions.
-
-    Raises:
-        SyntaxError: an edited expression is none.
-    """
-    return code_of(ran, lambda tree, shift: _Inserting(probe, shift).visit(tree))
-
-
-class _Inserting(ast.NodeTransformer):
-    def __init__(self, probe: Probe, shift: int) -> None:
-        self._variants, self._numbers, self._shift = probe.variants, dict(probe.numbers), shift
-
-    def visit(self, node: ast.AST) -> Any:
-        found = super().visit(node)
-        if not isinstance(node, (ast.expr, ast.stmt)) or getattr(node, "end_lineno", None) is None:
-            return found
-        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            return found
-        key = _position(node, self._shift)
-        number = self._numbers.get(key)
-        if number is None or found is None:
-            return found
-        del self._numbers[key]
-        variants = list(self._variants[key].values())
-        if isinstance(node, ast.expr):
-            made: ast.AST = ast.Call(_name(_NAME), [ast.Constant(number), found, *map(_lambda, variants)], [])
-        else:
-            made = _choice(number, found if isinstance(found, list) else [found], variants)
-        return ast.copy_location(made, node)
-
-
-def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _choice(number: int, found: list[ast.stmt], variants: list[Any]) -> ast.stmt:
-    """One of several statements, or what stands there."""
-    for at, variant in enumerate(variants):
-        chosen = ast.Compare(ast.Call(_name(_CHOICE), [ast.Constant(number)], []), [ast.Eq()], [ast.Constant(at)])
-        found = [ast.If(chosen, [variant], found)]
-    return found[0]
-
-
-def _lambda(body: ast.expr) -> ast.Lambda:
-    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), body)
+        del vars(builtins)[NAME], vars(builtins)[CHOICE]
 
 
 def _variants(group: list[Candidate]) -> dict[Candidate, Any]:
@@ -216,7 +171,7 @@ def _statement(text: str) -> ast.stmt | None:
     return body[0] if len(body) == 1 else None
 
 
-def _position(node: ast.expr | ast.stmt, shift: int = 0) -> Position:
+def position(node: ast.expr | ast.stmt, shift: int = 0) -> Position:
     """Where a node stands, a statement apart from an expression that is all of it; columns count from that of its function."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None

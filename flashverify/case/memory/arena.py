@@ -108,6 +108,11 @@ class Arena:
         changed = any_of([buffer.raw != buffer.snapshot for buffer in self._buffers])
         return [each for buffer, flag in zip(self._buffers, changed, strict=True) if flag for each in _describe(buffer)]
 
+    def restore(self) -> None:
+        """Have every buffer hold what it held when it was added, its gaps and guard bands too."""
+        for buffer in self._buffers:
+            buffer.raw.copy_(buffer.snapshot)
+
 
 def _describe(buffer: _Buffer) -> list[Damage]:
     changed = (buffer.raw != buffer.snapshot).cpu().numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flashverify.repair.operators.conditions import branches, comparisons, conjuncts
-from flashverify.repair.operators.insertions import factors, limits, masks
+from flashverify.repair.operators.insertions import conversions, factors, limits, masks
 from flashverify.repair.operators.names import as_elsewhere, exchanged_arguments, others, spreads
 from flashverify.repair.operators.numbers import arithmetic, constants, extremes, quotients, signs
 from flashverify.repair.operators.statements import calls, left_out, loops, updates
@@ -14,8 +14,8 @@ OPERATORS = (
     comparisons,
     conjuncts,
     branches,
-    arithmetic,
     quotients,
+    arithmetic,
     signs,
     constants,
     extremes,
@@ -29,5 +29,6 @@ OPERATORS = (
     calls,
     limits,
     factors,
+    conversions,
     masks,
 )

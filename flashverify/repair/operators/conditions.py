@@ -44,10 +44,11 @@ def comparisons(node: ast.AST, around: Around) -> Iterator[Varied]:
 def conjuncts(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A part of a condition is left out, or `and` becomes `or`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
-        symbol, other = ("&", "|") if isinstance(node.op, ast.BitAnd) else ("|", "&")
-        yield around.replaced(node, f"({around.of(node.left)})", 1.0)
-        yield around.replaced(node, f"({around.of(node.right)})", 1.0)
-        yield around.between(node, (node.left, node.right), symbol, other, 1.6)
+        left, right = around.of(node.left), around.of(node.right)
+        other = "|" if isinstance(node.op, ast.BitAnd) else "&"
+        yield around.replaced(node, f"({left})", 1.0)
+        yield around.replaced(node, f"({right})", 1.0)
+        yield around.replaced(node, f"(({left}) {other} ({right}))", 1.6)
     elif isinstance(node, ast.BoolOp):
         word = " and " if isinstance(node.op, ast.And) else " or "
         for gone in node.values:
@@ -68,6 +69,8 @@ def branches(node: ast.AST, around: Around) -> Iterator[Varied]:
     elif isinstance(node, ast.IfExp):
         yield around.replaced(node, f"({around.of(node.body)})", 1.2)
         yield around.replaced(node, f"({around.of(node.orelse)})", 1.2)
+        turned = f"(({around.of(node.orelse)}) if {around.of(node.test)} else ({around.of(node.body)}))"
+        yield around.replaced(node, turned, 1.4)
     elif called(node) == "where" and isinstance(node, ast.Call) and len(node.args) == 3:
         condition, yes, no = (around.of(each) for each in node.args)
         yield around.replaced(node, f"({yes})", 1.2)

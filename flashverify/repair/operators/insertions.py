@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
     from flashverify.repair.operators.around import Around, Varied
 
-__all__ = ["factors", "limits", "masks"]
+__all__ = ["conversions", "factors", "limits", "masks"]
 
 _INTEGERS, _FLOATS, _CONDITIONS = 14, 10, 10
 """Names, and conditions, that are put in at one place."""
+_SUMS = (ast.Add, ast.Sub)
 
 
 def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -35,8 +36,11 @@ def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
 
 
 def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
-    """A number that lacks a factor, or a rounding that happens too early."""
-    if not isinstance(node, ast.expr) or not _is_value(node, around):
+    """A number that lacks a factor or a term."""
+    if not isinstance(node, ast.expr):
+        return
+    if not _is_value(node, around):
+        yield from _factors_of_a_term(node, around)
         return
     kind = _kind(node, around)
     if not kind.startswith("float"):
@@ -61,6 +65,28 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
         for rank, name in enumerate(around.ran.names_of(kind, near=text)[:_FLOATS]):
             if name != text:
                 yield around.replaced(node, f"({text}) * {name}", 2.7 + 0.1 * rank)
+
+
+def _factors_of_a_term(node: ast.expr, around: Around) -> Iterator[Varied]:
+    """One term of a sum, a name, lacks a factor that has its shape, or one for each of its rows."""
+    parent = around.parent
+    if not isinstance(node, ast.Name) or not isinstance(parent, ast.BinOp) or not isinstance(parent.op, _SUMS):
+        return
+    shape = shape_of(kind := around.kind(node))
+    if shape is None or not kind.startswith("float"):
+        return
+    rows = around.in_kernel and len(shape) == 2
+    names = around.ran.names_of(f"float[{shape[0]}]" if rows else kind, near=node.id)
+    for rank, name in enumerate([each for each in names if each != node.id][:_FLOATS]):
+        yield around.replaced(node, f"({node.id} * {name}{'[:, None]' if rows else ''})", 2.7 + 0.1 * rank)
+
+
+def conversions(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """A tensor that should have been made fp32 before more is done with it."""
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or not _is_floats(around.kind(node)):
+        return
+    if isinstance(around.parent, (ast.BinOp, ast.Call, ast.Assign)):
+        yield around.replaced(node, f"{node.id}.to(tl.float32)" if around.in_kernel else f"{node.id}.float()", 2.4)
 
 
 def masks(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -99,10 +125,10 @@ def _is_value(node: ast.expr, around: Around) -> bool:
 
 
 def _kind(node: ast.AST, around: Around) -> str:
-    """The kind of a value, if need be that of the name to which it is assigned."""
+    """The kind of a value, if need be that of the name to which it is assigned, or that of what the function returned."""
     statement = around.statement
     if kind := around.kind(node):
         return kind
     if isinstance(statement, ast.Assign) and node is statement.value and isinstance(statement.targets[0], ast.Name):
         return around.ran.kinds.get(statement.targets[0].id, "")
-    return ""
+    return around.ran.returned if isinstance(statement, ast.Return) and node is statement.value else ""

@@ -30,7 +30,7 @@ def arithmetic(node: ast.AST, around: Around) -> Iterator[Varied]:
     if symbol in "+*":
         yield around.replaced(node, f"({right})", 1.0)
     elif symbol == "-":
-        yield around.replaced(node, f"({right} - {left})", 1.8)
+        yield around.replaced(node, f"(({right}) - ({left}))", 1.8)
     for other in _INSTEAD[symbol]:
         yield around.replaced(node, f"(({left}) {other} ({right}))", 1.5)
 
@@ -39,9 +39,9 @@ def quotients(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A quotient that is rounded the other way."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         left, right = around.of(node.left), around.of(node.right)
-        yield around.replaced(node, f"((({left}) + ({right}) - 1) // ({right}))", 1.3)
+        yield around.replaced(node, f"((({left}) + ({right}) - 1) // ({right}))", 1.0)
     elif isinstance(node, ast.Call) and called(node) == "cdiv" and len(node.args) == 2:
-        yield around.replaced(node, f"(({around.of(node.args[0])}) // ({around.of(node.args[1])}))", 1.3)
+        yield around.replaced(node, f"(({around.of(node.args[0])}) // ({around.of(node.args[1])}))", 1.0)
 
 
 def signs(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -51,6 +51,7 @@ def signs(node: ast.AST, around: Around) -> Iterator[Varied]:
     elif (
         isinstance(around.parent, (ast.Assign, ast.BinOp))
         and isinstance(node, (ast.Name, ast.Call))
+        and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         and around.kind(node).startswith("float")
     ):
         yield around.replaced(node, f"(-{around.of(node)})", 2.6)

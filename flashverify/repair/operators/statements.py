@@ -53,7 +53,7 @@ def loops(node: ast.AST, around: Around) -> Iterator[Varied]:
         return
     assert isinstance(node.iter, ast.Call)
     arguments = node.iter.args
-    step = around.of(arguments[2]) if len(arguments) == 3 else "1"
+    step = f"({around.of(arguments[2])})" if len(arguments) == 3 else "1"
     stop = arguments[0] if len(arguments) == 1 else arguments[1]
     for sign in "+-":
         yield around.replaced(stop, f"({around.of(stop)}) {sign} {step}", 1.6)
@@ -68,7 +68,7 @@ def calls(node: ast.AST, around: Around) -> Iterator[Varied]:
     if not isinstance(node, ast.Call):
         return
     if isinstance(node.func, ast.Attribute) and called(node) in ("to", "float", "double", "half", "bfloat16", "detach"):
-        yield around.replaced(node, around.of(node.func.value), 1.2)
+        yield around.replaced(node, f"({around.of(node.func.value)})", 1.2)
         if called(node) == "to" and around.in_kernel and node.args:
             for dtype in ("tl.float32", "tl.float64"):
                 if around.of(node.args[0]) != dtype:
