@@ -6,6 +6,7 @@ function depends on the kinds of mask and modifiers alone, and what differs from
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from flashverify.case.case import Case
-    from flashverify.case.masks.positions import Positions
+    from flashverify.case.masks.positions import Extent, Positions
     from flashverify.case.problem import Problem
 
     Condition = Callable[[Any, Any, Any, Any], torch.Tensor]
@@ -36,7 +37,8 @@ def mask_mod_of(p: Problem) -> Condition | None:
         conditions.append(lambda b, h, i, j: at.row[b, i] < at.rows[b, i])
     if mask.causal is not None:
         conditions.append(_causal(p, at.row_sequence))
-    left, right = (None if side is None else _captured(p, side) for side in mask.window or (None, None))
+    window = zip(("left", "right"), mask.window or (None, None), strict=True)
+    left, right = (None if size is None else _captured(p, size, side) for side, size in window)
     if left is not None:
         conditions.append(lambda b, h, i, j: key(b, j) >= where(b, i) - left)
     if right is not None:
@@ -47,8 +49,8 @@ def mask_mod_of(p: Problem) -> Condition | None:
     if p.blocks is not None and mask.blocks is not None:
         blocks, height, width = (
             _table(p, p.blocks),
-            _captured(p, mask.blocks.rows),
-            _captured(p, mask.blocks.keys),
+            _captured(p, mask.blocks.rows, "height"),
+            _captured(p, mask.blocks.keys, "width"),
         )
         conditions.append(lambda b, h, i, j: blocks[b, h, i // height, j // width])
     return _all(conditions) if conditions else None
@@ -58,7 +60,7 @@ def score_mod_of(p: Problem) -> Callable[..., torch.Tensor] | None:
     """A function of (logit, sequence, head, row, key): softcap, then ALiBi and the bias; None where the case has none of them."""
     import torch
 
-    cap, slopes = None if p.softcap is None else _captured(p, p.softcap), p.slopes
+    cap, slopes = None if p.softcap is None else _captured(p, p.softcap, "softcap"), p.slopes
     bias = None if p.bias is None else _table(p, p.bias)
     if cap is None and slopes is None and bias is None:
         return None
@@ -81,24 +83,39 @@ def _table(p: Problem, given: torch.Tensor) -> torch.Tensor:
     return given.expand(p.case.batch, p.case.heads_q, -1, -1).clone(memory_format=torch.contiguous_format)
 
 
-def _captured(p: Problem, number: float) -> torch.Tensor:
+def _captured(p: Problem, number: float, name: str) -> torch.Tensor:
     """A number of a case without an axis, int64 or fp32.
 
     Captured as a Python float, it is a variable that torch's backward of a score_mod has no place for: torch 2.11 raises `all unwrapped
-    values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled.
+    values must be FakeTensor, int, or SymInt`, and 2.13 runs the function uncompiled. Calls share the tensor of a number and a name, which
+    nobody writes to; two names have two of them, since torch compiles a function anew for one tensor that is captured twice.
     """
+    return _number(number, name, p.q.device)
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _number(number: float, name: str, device: torch.device) -> torch.Tensor:  # noqa: ARG001
     import torch
 
-    dtype = torch.int64 if isinstance(number, int) else torch.float32
-    return torch.tensor(number, dtype=dtype, device=p.q.device)
+    return torch.tensor(number, dtype=torch.int64 if isinstance(number, int) else torch.float32, device=device)
 
 
-@functools.lru_cache(maxsize=4)
 def _positions(case: Case, device: torch.device) -> Positions:
-    """Where the rows and keys of a case lie; the calls of one case share the tensors, which nobody writes to."""
-    from flashverify.case.masks.positions import positions
+    """Where the rows and keys of a case lie; calls share the tensors, which nobody writes to."""
+    from flashverify.case.masks.positions import extent_of
 
-    return positions(case, device)
+    return _looked_up(extent_of(case), device)
+
+
+@functools.lru_cache(maxsize=8)
+def _looked_up(extent: Extent, device: torch.device) -> Positions:
+    """Each in memory of its own: torch compiles a function anew for a tensor that begins elsewhere in its memory."""
+    from flashverify.case.masks.positions import positions_of
+
+    found = positions_of(extent, device)
+    return dataclasses.replace(
+        found, **{field.name: getattr(found, field.name).clone() for field in dataclasses.fields(found)}
+    )
 
 
 def _places(p: Problem) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from flashverify.case.case import Case
-    from flashverify.judge.record import Confirmation, Diagnosis
+    from flashverify.judge.record import Confirmation, Diagnosis, Repair
     from flashverify.judge.verdict import CaseResult, Verdict
 
 __all__ = ["BUNDLED", "Toolkit", "bundled", "load_toolkit"]
@@ -94,6 +94,9 @@ class Toolkit(Protocol):
 
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
+
+    def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> tuple[Repair, ...]:
+        """Changes of one place of the subject's source that make it right on `case`, on which it fails, and on others, found within `seconds`."""
 
     def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
         """Whether a gradient is wrong, and right given the subject's own delta, which is wrong too."""
@@ -216,6 +219,11 @@ class _Bundled(CompilesAhead):
         if not diagnosis.name or work(case) > LARGEST:
             return None
         return attributed(subject, case, verdict, diagnosis, alone=True)
+
+    def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> tuple[Repair, ...]:
+        from flashverify.repair import repairs
+
+        return repairs(subject, case, first=first, seconds=seconds)
 
     def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
         from flashverify.diagnosis.dataflow import follows_from_delta

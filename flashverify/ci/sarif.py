@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, for code scanning: each stands at the definition of its subject."""
+"""Findings as SARIF 2.1.0, for code scanning: each stands at the definition of its subject, beside the places of its repairs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from flashverify.campaign.card.lines import card_lines
+from flashverify.campaign.card.repair_words import repair_effect, repair_place
+from flashverify.campaign.repairing.patch import below, placed
 from flashverify.judge.wording import visible
 from flashverify.subjects.source import source_of
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from flashverify.campaign.card.content import Card
     from flashverify.ci.outcome import Outcome
+    from flashverify.judge.record import Repair
 
 __all__ = ["place_of", "render_sarif"]
 
@@ -69,12 +72,39 @@ def _result(card: Card, outcome: Outcome, root: Path) -> dict[str, Any]:
         "ruleId": _rule(card),
         "level": "error",
         "message": {"text": "\n".join(card_lines(card))},
-        "locations": [
-            {"physicalLocation": {"artifactLocation": {"uri": visible(file)}, "region": {"startLine": line}}}
-        ],
+        "locations": [_location(file, line)],
         "partialFingerprints": {"cause/v1": hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()},
         "properties": {"case": record.case, "replay": card.replay, "ratio": record.verdict.ratio},
     }
+    related = [_related(repair) for repair in card.repairs if below(root, repair.file) is not None]
+    fixes = [fix for repair in card.repairs if (fix := _fix(repair, root)) is not None]
+    found |= {name: part for name, part in (("relatedLocations", related), ("fixes", fixes)) if part}
     if entry is not None:
         found["suppressions"] = [{"kind": "external", "justification": f"{entry.reason} ({entry.link})"}]
     return found
+
+
+def _location(file: str, line: int) -> dict[str, Any]:
+    return {"physicalLocation": {"artifactLocation": {"uri": visible(file)}, "region": {"startLine": line}}}
+
+
+def _related(repair: Repair) -> dict[str, Any]:
+    return _location(repair.file, repair.line) | {"message": {"text": _words(repair)}}
+
+
+def _words(repair: Repair) -> str:
+    return visible(f"{repair_place(repair)} {repair_effect(repair)}")
+
+
+def _fix(repair: Repair, root: Path) -> dict[str, Any] | None:
+    """A repair as a change of whole lines; None where the file has other lines there, or no line end after them."""
+    found = placed(repair, root)
+    if found is None or found.line + found.count > len(found.lines):
+        return None
+    region = {"startLine": found.line, "startColumn": 1, "endLine": found.line + found.count, "endColumn": 1}
+    put_in = {"text": "".join(f"{line}\n" for line in found.after)}
+    change = {
+        "artifactLocation": {"uri": visible(found.name)},
+        "replacements": [{"deletedRegion": region, "insertedContent": put_in}],
+    }
+    return {"description": {"text": _words(repair)}, "artifactChanges": [change]}

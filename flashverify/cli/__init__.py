@@ -11,6 +11,7 @@ from flashverify.bench.command import bench_command
 from flashverify.campaign.commands.program import Program
 from flashverify.cli.campaigns import fuzz_command, run_command
 from flashverify.cli.machines import merge_command, status_command
+from flashverify.cli.repairing import repair_command
 from flashverify.cli.stored import list_command, replay_command, report_command
 from flashverify.comparing.command import compare_command
 from flashverify.compiling.command import compile_command
@@ -43,6 +44,7 @@ for command in (
     run_command,
     fuzz_command,
     replay_command,
+    repair_command,
     report_command,
     status_command,
     merge_command,

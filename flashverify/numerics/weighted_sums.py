@@ -33,7 +33,7 @@ class WeightedSum:
     Attributes:
         weights: `[G, R, T]`; the kernel rounds them to the input dtype.
         operand: `[G, T, C]`.
-        place: `[T]` position of each term in its sequence of keys or rows, which tiles are cut from.
+        length: Of the sequence of keys or rows that the terms run through, once or more often.
         unit: Unit roundoff of the weights' dtype.
         floor: Absolute error of a weight that is subnormal there; one of twice that may become zero.
         cast: The kernel rounds `weights / cast` to that dtype; None where it rounds an unknown multiple of them.
@@ -41,7 +41,7 @@ class WeightedSum:
 
     weights: Tensor
     operand: Tensor
-    place: Tensor
+    length: int
     unit: float
     floor: float
     cast: float | None = None
@@ -70,9 +70,15 @@ class WeightedSum:
         kinds = torch.zeros_like(share).scatter_add_(-1, kind, share)
         return (size.sum(-1) > 0) & (kinds.square().sum(-1) <= 1 / _KINDS) & (spread >= _SPREAD**2)
 
+    @property
+    def place(self) -> Tensor:
+        """`[T]` position of each term in its sequence, which tiles are cut from."""
+        once = torch.arange(self.length, device=self.weights.device)
+        return once.repeat(self.weights.shape[-1] // max(self.length, 1))
+
     def tiles(self, width: int) -> int:
         """Number of tiles of `width` places."""
-        return int(self.place.max()) // width + 1 if self.place.numel() else 0
+        return -(-self.length // width)
 
     def share(self, width: int, number: int) -> Tensor:
         """What one tile of `width` places contributes to y, `[G, R, C]`."""
@@ -102,7 +108,7 @@ def output_sum(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> WeightedSum:
     kept = _weights(problem, chunk, lse)
     if chunk.kept is not None:
         kept = kept * chunk.kept * chunk.factor
-    return _sum(problem, kept, chunk.v, torch.arange(problem.shape.Sk, device=kept.device))
+    return _sum(problem, kept, chunk.v, problem.shape.Sk)
 
 
 def row_weights(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> WeightedSum:
@@ -115,7 +121,7 @@ def row_weights(problem: BoundInputs, chunk: Chunk, lse: Tensor) -> WeightedSum:
     """
     weights = _weights(problem, chunk, lse)
     ones = weights.new_ones(weights.shape[0], weights.shape[2], 1)
-    return _sum(problem, weights, ones, torch.arange(problem.shape.Sk, device=weights.device))
+    return _sum(problem, weights, ones, problem.shape.Sk)
 
 
 def gradient_sums(
@@ -146,8 +152,7 @@ def gradient_sums(
     ds = chunk.mask(ds) * problem.scale
     # dS is cast with the scale in it, or the cast is scaled after the dot: its subnormal error then is, too.
     scaled = 1.0 if problem.form.scale_ds == "before" else abs(problem.scale)
-    keys = torch.arange(problem.shape.Sk, device=P.device)
-    rows = torch.arange(problem.shape.Sq, device=P.device).repeat(problem.shape.group)
+    keys, rows = problem.shape.Sk, problem.shape.Sq
     return {
         "dq": _sum(problem, ds, chunk.k, keys, scaled, cast=scaled),
         "dk": _sum(problem, ds.mT, chunk.q, rows, scaled, cast=scaled),
@@ -166,10 +171,10 @@ def _sum(
     problem: BoundInputs,
     weights: Tensor,
     operand: Tensor,
-    place: Tensor,
+    length: int,
     scale: float = 1.0,
     *,
     cast: float | None = None,
 ) -> WeightedSum:
     x = FORMATS[problem.dtype]
-    return WeightedSum(weights=weights, operand=operand, place=place, unit=x.u, floor=x.eta * scale, cast=cast)
+    return WeightedSum(weights=weights, operand=operand, length=length, unit=x.u, floor=x.eta * scale, cast=cast)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import threading
 import time
@@ -51,6 +52,8 @@ class Effect:
         fixed: share of the wrong elements that are right now.
         broken: share of the right elements that are wrong now.
         touched: share of the wrong elements that have another value.
+        aimed: how much more often elements that have another value are wrong ones than any elements are: 1 where all of them are, 0
+            where they are as many as by chance.
         changed: outputs that have other values.
     """
 
@@ -58,6 +61,7 @@ class Effect:
     fixed: float = 0.0
     broken: float = 0.0
     touched: float = 0.0
+    aimed: float = 0.0
     changed: frozenset[str] = frozenset()
 
 
@@ -133,26 +137,21 @@ class Bench:
 
 
 def _effect(scene: Scene, failing: dict[str, Tensor], changed: dict[str, Tensor], moved: frozenset[str]) -> Effect:
-    counts = torch.zeros(5, dtype=torch.float64)
+    counts = torch.zeros(6, dtype=torch.float64)
     for name in scene.right:
-        before = scene.failures.get(name)
-        before = torch.zeros_like(changed[name]) if before is None else before
-        now = failing.get(name)
-        now = torch.zeros_like(before) if now is None else now
-        each = (
-            before.sum(),
-            (before & ~now).sum(),
-            (~before).sum(),
-            (now & ~before).sum(),
-            (before & changed[name]).sum(),
-        )
-        counts += torch.stack(each).double()
-    wrong, fixed, right, broken, touched = counts.tolist()
+        nothing = torch.zeros_like(changed[name])
+        before, now = scene.failures.get(name, nothing), failing.get(name, nothing)
+        parts = (before, before & ~now, ~before, now & ~before, before & changed[name], changed[name])
+        counts += torch.stack([part.sum() for part in parts]).double()
+    wrong, fixed, right, broken, touched, moving = counts.tolist()
+    share = wrong / max(wrong + right, 1.0)
+    aimed = touched / max(moving, 1.0)
     return Effect(
         repaired=fixed == wrong and not broken,
         fixed=fixed / max(wrong, 1.0),
         broken=broken / max(right, 1.0),
         touched=touched / max(wrong, 1.0),
+        aimed=(aimed - share) / max(1.0 - share, 0.1),
         changed=moved,
     )
 
@@ -178,8 +177,10 @@ def within(seconds: float) -> Iterator[None]:
         if inside:
             raise TooLongError
 
+    callbacks = list(gc.callbacks)
+    gc.callbacks.clear()  # what is raised in one of them is dropped
     handler, begun = signal.signal(signal.SIGALRM, late), time.monotonic()
-    # The first one may come in a callback that drops it.
+    # Again, where the first one comes in a destructor, which drops it too.
     left, again = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
         try:
@@ -194,6 +195,7 @@ def within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, handler)
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), _SOON), again)
+        gc.callbacks[:] = callbacks
 
 
 def bench(subject: Subject, case: Case) -> Bench | None:

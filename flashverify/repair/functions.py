@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from flashverify.repair.family import Family
 from flashverify.repair.kinds import kind_of, kinds_of, likeness
 from flashverify.source_text import Source
 
@@ -43,6 +44,7 @@ class Ran:
         kernel: the Python function of a kernel, or of what kernels call; None where it is plain Python.
         functions: the plain functions with this code.
         under: the kernels that ran it, and the passes in which it ran outside of one.
+        family: how the functions that ran write things.
     """
 
     file: Path
@@ -55,6 +57,7 @@ class Ran:
     kernel: Any = None
     functions: list[FunctionType] = field(default_factory=list)
     under: set[str] = field(default_factory=set)
+    family: Family = field(default_factory=lambda: Family(()))
 
     @property
     def name(self) -> str:
@@ -71,6 +74,12 @@ class Ran:
         """Names of a kind, those first that the function reads, of these those that are spelled most like `near`."""
         found = [name for name, other in self.kinds.items() if other == kind]
         return sorted(found, key=lambda name: (name not in self.read, -likeness(near, name)))
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Names that mean something in it."""
+        names = {name.partition(".")[0] for name in self.kinds} | {name.partition(".")[0] for name in self.read}
+        return frozenset(names | set(self._first_assigned))
 
     @cached_property
     def conditions(self) -> tuple[str, ...]:
@@ -123,6 +132,9 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
             function.lines, function.kinds, function.returned = lines, seen.kinds[code], seen.returned.get(code, "")
             function.under = {_root(each, of_kernels) for each in seen.under[code]}
             ran.append(function)
+    family = Family((each.source, each.node) for each in ran)
+    for each in ran:
+        each.family = family
     return ran
 
 

@@ -26,9 +26,13 @@ __all__ = ["Pool", "Statement", "Unit", "reward"]
 _TIERS = (1.0, 2.05, 3.0)
 """Costs from which on edits of a function are made ready together, those that cost less before."""
 _OPENING = 0.3
-"""What making edits of a function ready costs besides."""
+"""What making the edits of a long function ready costs besides."""
+_LONG = 100
+"""Lines of one."""
 _STEP = 1.2
 """Cost that a statement gains or loses by what its edits did, at most."""
+_TIRING = 0.02
+"""Cost of each edit of a statement that was tried before."""
 _OF_FUNCTION = 0.5
 """Share of that which the other statements of its function get."""
 
@@ -70,11 +74,13 @@ class Unit:
         """What the next edit of each statement costs; before it is made ready, what one costs at least."""
         base = self.handicap - self.gained()
         if self.statements is None:
-            yield base + _TIERS[self.tier] + _OPENING, None
+            lines = (self.ran.node.end_lineno or 0) - self.ran.node.lineno
+            yield base + _TIERS[self.tier] + _OPENING * min(1.0, lines / _LONG), None
             return
         for each in self.statements:
             if each.left:
-                yield base + each.left[-1].cost - _STEP * sum(each.rewards) / (len(each.rewards) + 1), each
+                tried = len(each.rewards)
+                yield base + each.left[-1].cost + _TIRING * tried - _STEP * sum(each.rewards) / (tried + 1), each
 
 
 class Pool:
@@ -159,16 +165,14 @@ class Pool:
             yield
 
 
-def reward(effect: Effect | None, wrong: frozenset[str]) -> float:
+def reward(effect: Effect | None) -> float:
     """How promising the statement is whose edit did that, from -1 to 2: where the mistake is, an edit moves what is wrong, and little else.
 
     Args:
         effect: None where the subject raised.
-        wrong: outputs that have wrong elements without an edit.
     """
     if effect is None:
-        return -0.2
+        return -0.15
     if not effect.changed:
-        return -0.4
-    aimed = len(effect.changed & wrong) / len(effect.changed)
-    return 1.2 * effect.fixed + 0.8 * aimed * min(1.0, 2.0 * effect.touched) - 0.4 * (1.0 - aimed) - 0.3 * effect.broken
+        return -0.3
+    return 1.2 * effect.fixed + 0.8 * effect.aimed * effect.touched - 0.3 * effect.broken

@@ -76,7 +76,7 @@ def repairs(
                 effect = found.effect()
         except SyntaxError:
             continue
-        statement.rewards.append(reward(effect, found.wrong))
+        statement.rewards.append(reward(effect))
         right = _right(pool, judges, unit, candidate, effect)
         if right is not None:
             if not made:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["suspects"]
 
-_UNKNOWN = 0.5
+_UNKNOWN = 0.7
 """Share of what a kernel makes that is taken to be wrong where that is not known."""
-_RIGHT, _HOST = 0.8, 0.4
+_RIGHT, _HOST = 0.8, 0.15
 """Cost of a function under whose kernels nothing wrong is made; and of what runs outside of kernels."""
 _LATER = 1e-4
 """Cost of each function that ran before."""

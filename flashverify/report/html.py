@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from flashverify.campaign.card.map_text import map_caption, map_place
+from flashverify.campaign.card.repair_words import diff_lines, repair_effect, repair_note, repair_place
 from flashverify.campaign.refusals.words import ADVICE, OUTCOMES, counts_text
 from flashverify.case.case import REGIMES
 from flashverify.checks.registry import failure_title
@@ -129,6 +130,10 @@ def _environment() -> jinja2.Environment:
         "map_svg": wrong_map_svg,
         "map_caption": map_caption,
         "map_place": map_place,
+        "diff": diff_lines,
+        "repair_place": repair_place,
+        "repair_effect": repair_effect,
+        "repair_note": repair_note,
     }
     environment.globals["failure_title"] = failure_title
     environment.globals |= {"Status": Status, "THIN": THIN}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.card.map_text import map_caption, map_lines, map_place
+from flashverify.campaign.card.repair_words import diff_lines, repair_effect, repair_note, repair_place
 from flashverify.checks.registry import failure_title
 from flashverify.judge.wording import count_text, duration_text, evidence_text, plural
 from flashverify.report.markdown_text import code, fence, folded, ratio_cell, table, words
@@ -82,6 +83,11 @@ def _body(card: Card) -> Iterator[str]:
         ("Script", code(card.script) if card.script else ""),
     ]
     yield "\n".join(f"- {name}: {value}" for name, value in facts if value and value != code(""))
+    if card.repairs:
+        yield f"{repair_note(card.repairs).capitalize()}:"
+    for number, repair in enumerate(card.repairs):
+        yield f"{'or, by itself, ' if number else ''}{code(repair_place(repair))} {repair_effect(repair)}:"
+        yield fence("\n".join(diff_lines(repair)), "diff")
     if card.map is not None:
         caption = f"{map_caption(card.map)}, {map_place(card.map_case, record.case)}"
         yield f"Map of {words(caption)}; `.` right, `+` partly wrong, `#` wrong:"

@@ -21,14 +21,14 @@ __all__ = ["inputs_of"]
 
 def inputs_of(problem: Problem) -> tuple[Inputs, Clean]:
     """The finite values of the problem, and what non-finite inputs may have reached."""
-    from flashverify.case.masks.positions import positions
+    from flashverify.case.masks.positions import shared_positions
     from flashverify.case.masks.predicate import visible
 
     tidy, case = clean(problem), problem.case
     biases: list[Any] = [] if problem.bias is None else [_declared(problem.bias, case)]
     keep = buckets = None
     if problem.slopes is not None or problem.relative_bias is not None or case.dropout:
-        place = positions(case, problem.q.device)
+        place = shared_positions(case, problem.q.device)
         if problem.slopes is not None:
             biases.append(distances(acting_slopes(problem.slopes), place.row + place.shift, place.key))
         if problem.relative_bias is not None and problem.distance_buckets is not None:

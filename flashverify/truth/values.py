@@ -109,11 +109,12 @@ class Truth:
 
     def backward(self) -> Pairs:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
-        return bounded(self, [self._own_mode()])[0][0]
+        return bounded(self, [self._own_mode(self._own_gradients())])[0][0]
 
     def widest(self) -> Pairs:
         """What `backward` gives, with the largest bound of each element over all readings of the form."""
-        first, *others = (truth.backward() for truth in self.readings)
+        own = self._own_gradients()  # which all readings share
+        first, *others = (bounded(truth, [truth._own_mode(own)])[0][0] for truth in self.readings)
         return {name: (value, bound.united([o[name][1] for o in others])) for name, (value, bound) in first.items()}
 
     def exact(self, name: str) -> torch.Tensor:
@@ -157,7 +158,7 @@ class Truth:
         known = self._known(o, lse)
         if known is not None or not self.problem.undivided:
             return self.backward(), known or self.given(o, lse)
-        (pairs, _), given = bounded(self, [self._own_mode(), self._given_mode(o, lse)])
+        (pairs, _), given = bounded(self, [self._own_mode(self._own_gradients()), self._given_mode(o, lse)])
         return pairs, self._kept(given)
 
     def _known(self, o: torch.Tensor, lse: torch.Tensor) -> Found | None:
@@ -171,9 +172,12 @@ class Truth:
         self._last = self._last._replace(found=found)
         return found
 
-    def _own_mode(self) -> GradientMode:
-        o, lse = self._forward.o, self._forward.lse
-        return GradientMode(self._oracle_gradients(o, lse), o, lse, self._forward_bounds, frozenset())
+    def _own_gradients(self) -> Any:
+        """The oracle's gradients from its own O and LSE."""
+        return self._oracle_gradients(self._forward.o, self._forward.lse)
+
+    def _own_mode(self, values: Any) -> GradientMode:
+        return GradientMode(values, self._forward.o, self._forward.lse, self._forward_bounds, frozenset())
 
     def _given_mode(self, o: torch.Tensor, lse: torch.Tensor) -> GradientMode:
         """The mode of a subject's O and LSE; the oracle's gradients of the last ones that were asked for are kept."""

@@ -77,7 +77,7 @@ def test_a_backward_through_a_softcap_is_compiled(without_a_gpu):
 
 
 def test_a_softcap_that_is_a_python_number_is_not_run_uncompiled(without_a_gpu, monkeypatch):
-    monkeypatch.setattr(flex_mods, "_captured", lambda p, number: number)
+    monkeypatch.setattr(flex_mods, "_captured", lambda p, number, name: number)
 
     with pytest.raises((AssertionError, RuntimeError), match=r"fake tensor|FakeTensor"):
         gradients()

@@ -221,6 +221,9 @@ class FakeToolkit:
             return False  # a semantics that says too little about some cases
         return {"tail-wrong": case.seq_k >= 17, "layout-wrong": case.seq_k < 17}.get(diagnosis.name)
 
+    def repairs(self, subject, case, *, first, seconds):
+        return ()
+
     def follows_from_delta(self, subject, case, output):
         return False
 

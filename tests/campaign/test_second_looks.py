@@ -6,7 +6,7 @@ import pytest
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import says_little, says_more
 from flashverify.campaign.commands.status_line import StatusLine
-from flashverify.campaign.protocol import Attribute, Minimal, Reconsider, Reconsidered
+from flashverify.campaign.protocol import Attribute, Mend, Minimal, Reconsider, Reconsidered
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.events import FindingReconsidered
@@ -145,8 +145,16 @@ def campaign(tmp_path):
     ledger.store.close()
 
 
+def mended(explainer):
+    """Nothing was found that repairs the finding."""
+    assert isinstance(explainer.next(searching=True), Mend)
+    explainer.began(0, explainer.next(searching=True))
+    explainer.ended(0)
+
+
 def test_nothing_is_looked_at_again_while_something_waits_or_when_no_case_is_judged(campaign):
     ledger, explainer, _ = campaign
+    mended(explainer)
     assert isinstance(explainer.next(searching=True), Reconsider)
     assert explainer.next(searching=False) is None
     ledger.keep(CaseResult("fv1", "k", "cpu", (failing(TOUCHED),)), "k", 1.0)
@@ -155,6 +163,7 @@ def test_nothing_is_looked_at_again_while_something_waits_or_when_no_case_is_jud
 
 def test_a_finding_of_which_no_more_is_said_is_not_looked_at_a_third_time(campaign):
     _, explainer, _ = campaign
+    mended(explainer)
     explainer.began(0, explainer.next(searching=True))
     explainer.ended(0)
 
@@ -163,6 +172,7 @@ def test_a_finding_of_which_no_more_is_said_is_not_looked_at_a_third_time(campai
 
 def test_what_says_more_is_stored_and_told(campaign, capsys):
     ledger, explainer, events = campaign
+    mended(explainer)
     explainer.began(0, explainer.next(searching=True))
     explainer.told(0, Reconsidered(OUT, NAMED))
     explainer.ended(0)

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from flashverify.case import Bitmap, Blocks, Case, Mask, Packed, parse_case
 from flashverify.case.masks.patterns import bitmap_tensor, blocks_tensor
-from flashverify.case.masks.positions import positions
+from flashverify.case.masks.positions import Positions, positions, shared_positions
 from flashverify.case.masks.predicate import visible
 from flashverify.case.space.trees import trees
 
@@ -187,6 +188,28 @@ def test_positions_count_within_the_sequence():
     at = positions(parse_case("fv1 batch=2 seq_q=2 seq_k=3 klen=3,1 causal=bottom-right"))
     assert at.row_sequence.tolist() == [[0, 0], [1, 1]]
     assert at.shift.tolist() == [[1, 1], [-1, -1]]
+
+
+def test_positions_are_moved_at_once_and_those_of_equal_extent_are_shared(monkeypatch):
+    case = parse_case("fv1 seq_q=5 seq_k=6 packed=0,2,4/0,1,5 causal=bottom-right")
+    other = parse_case("fv1 heads_q=2 seq_q=5 seq_k=6 packed=0,2,4/0,1,5 window=1,* window_align=bottom-right seed=3")
+    fields = [field.name for field in dataclasses.fields(Positions)]
+    here = positions(case)
+    moves, to = [], torch.Tensor.to
+
+    def moved(tensor, device):
+        moves.append(device)
+        return to(tensor, "cpu")
+
+    monkeypatch.setattr(torch.Tensor, "to", moved)
+    with torch.inference_mode():
+        there = shared_positions(case, "cuda")
+
+    assert moves == [torch.device("cuda")]
+    assert all(torch.equal(getattr(there, name), getattr(here, name)) for name in fields)
+    assert not there.row.is_inference()
+    assert shared_positions(other, "cuda") is there
+    assert shared_positions(parse_case("fv1 seq_q=5 seq_k=6 packed=0,2,4/0,1,5"), "cuda") is not there
 
 
 def test_the_butterfly_joins_blocks_that_differ_in_one_bit():

@@ -114,6 +114,7 @@ def asked(monkeypatch):
             problems.append(problem)
             return result
 
+        monkeypatch.setattr(hidden, "alike", lambda _: False)
         monkeypatch.setattr(hidden, "within", lambda _, left, right: compared.update(left) or iter(()))
         judge_case(Wrapped(forward=forward, inner=dataclasses.replace(inner, supports=supports)), case, PLAN)
         return (*problems, compared)

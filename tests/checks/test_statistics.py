@@ -161,7 +161,7 @@ def test_two_partial_sums_of_16_bits_are_seen_and_another_multiple_of_ds_is_righ
 
 def test_the_noise_of_weights_whose_spacing_is_known_is_that_of_their_spacing():
     weights = torch.tensor([1.0, 1.5, 1.999, 2 - 2.0**-13], dtype=torch.float64).view(4, 1, 1)
-    given = {"operand": torch.ones(4, 1, 1).double(), "place": torch.zeros(1), "unit": 2.0**-11, "floor": 0.0}
+    given = {"operand": torch.ones(4, 1, 1).double(), "length": 1, "unit": 2.0**-11, "floor": 0.0}
     noise = {
         cast: WeightedSum(weights=weights, cast=cast, **given).noise().flatten() * 3 * 4**11
         for cast in (None, 1, 2**-0.5)

@@ -21,9 +21,7 @@ def test_the_score_is_a_tail_of_even_signs():
     """Leans of wildly different sizes and even signs: scores above x are no more than `2 exp(-x^2 / 2)`."""
     generator = torch.Generator().manual_seed(7)
     value = 1 + torch.rand(1, 64, 4, generator=generator, dtype=torch.float64)
-    terms = WeightedSum(
-        weights=torch.ones(1, 64, 1).double(), operand=value[:, :1], place=torch.zeros(1), unit=0.0, floor=0.0
-    )
+    terms = WeightedSum(weights=torch.ones(1, 64, 1).double(), operand=value[:, :1], length=1, unit=0.0, floor=0.0)
     scores = []
     for _ in range(2000):
         size = torch.exp(2 * torch.randn(1, 64, 1, generator=generator, dtype=torch.float64)) * 2.0**-14
@@ -38,7 +36,7 @@ def test_the_score_is_a_tail_of_even_signs():
 def test_a_lean_within_the_directed_part_scores_nothing():
     value = torch.linspace(1, 2, 64 * 4, dtype=torch.float64).view(1, 64, 4)
     leaning = Errors.of(value * (1 + 2.0**-13), value, value * 2.0**-13, torch.ones_like(value), FORMATS["fp16"])
-    terms = WeightedSum(weights=value[..., :1], operand=value[:, :1], place=torch.zeros(1), unit=0.0, floor=0.0)
+    terms = WeightedSum(weights=value[..., :1], operand=value[:, :1], length=1, unit=0.0, floor=0.0)
 
     assert steepest_tilt(leaning, terms, (), 1e-9)[0].score == 0
     assert steepest_tilt(errors_of(value * 2.0**-13, value), terms, (), 1e-9)[0].score > 7
@@ -54,7 +52,7 @@ def test_the_tile_that_is_found_is_the_steepest_of_all(slope, room):
     terms = WeightedSum(
         weights=weights,
         operand=torch.randn(2, 80, 8, generator=generator, dtype=torch.float64),
-        place=torch.arange(40).repeat(2),
+        length=40,
         unit=2.0**-11,
         floor=0.0,
     )
@@ -136,7 +134,7 @@ def test_every_form_that_rounds_more_is_told_apart():
 )
 def test_weights_of_a_group_are_various(weights, various):
     row = torch.tensor(weights, dtype=torch.float64).view(1, 1, -1)
-    terms = WeightedSum(weights=row, operand=row.mT, place=torch.arange(6), unit=0.0, floor=0.0)
+    terms = WeightedSum(weights=row, operand=row.mT, length=6, unit=0.0, floor=0.0)
 
     assert terms.various().tolist() == [[various]]
 
@@ -144,6 +142,6 @@ def test_weights_of_a_group_are_various(weights, various):
 def test_weights_that_may_become_zero_are_lost_in_one_direction():
     row = torch.tensor([1.0, -(2.0**-24), 2.0**-26, 2.0**-23], dtype=torch.float64).view(1, 1, -1)
     operand = torch.tensor([5.0, -2.0, 4.0, 7.0], dtype=torch.float64).view(1, -1, 1)
-    terms = WeightedSum(weights=row, operand=operand, place=torch.arange(4), unit=2.0**-11, floor=FORMATS["fp16"].eta)
+    terms = WeightedSum(weights=row, operand=operand, length=4, unit=2.0**-11, floor=FORMATS["fp16"].eta)
 
     assert terms.vanishing().item() == 2 * 2.0**-24 + 4 * 2.0**-26

@@ -14,6 +14,7 @@ from flashverify.ci.comment import MARKER, MOST_COMMENT, comment, marked
 from flashverify.ci.github import MOST_ANNOTATIONS, MOST_SUMMARY, annotation_lines, append_summary
 from flashverify.ci.outcome import Outcome
 from flashverify.ci.sarif import place_of, render_sarif
+from flashverify.judge.record import Diagnosis, Repair
 from flashverify.judge.verdict import Key
 from flashverify.report.content import build_report
 from flashverify.report.junit import render_junit
@@ -61,6 +62,38 @@ def test_sarif_has_what_code_scanning_needs(tmp_path):
     held = json.loads(render_sarif(outcome(tmp_path / "2", (record,), known=("causal-one-key-more",)), tmp_path, "1"))
     (suppression,) = held["runs"][0]["results"][0]["suppressions"]
     assert suppression == {"kind": "external", "justification": "it is being rewritten (https://example.org/7)"}
+
+
+def test_sarif_has_the_places_of_repairs_and_those_that_the_files_allow_as_fixes(tmp_path):
+    (tmp_path / "device").mkdir()
+    (tmp_path / "device/walk.py").write_text("def walk(x):\n    if x:\n        x *= 2\n    return x\n")
+    repairs = (
+        Repair("device/walk.py", 4, "walk", "return x", "return -x", 9, 8),
+        Repair("device/walk.py", 3, "walk", "x *= 2", "", 9, 8),
+        Repair("device/walk.py", 3, "walk", "x *= 3", "x *= 4", 9, 8),
+        Repair("elsewhere/walk.py", 3, "walk", "x *= 2", "", 9, 8),
+        Repair("../outside.py", 1, "walk", "a", "b", 9, 8),
+    )
+    (tmp_path.parent / "outside.py").write_text("a\n")
+    record = finding(diagnosis=Diagnosis(sentence="Nothing explains it.", repairs=repairs))
+
+    (found,) = json.loads(render_sarif(outcome(tmp_path, (record,)), tmp_path, "1"))["runs"][0]["results"]
+
+    assert "+ return -x" in found["message"]["text"]
+    words = "device/walk.py:4 (walk) changed so, it is right in 9 further cases, of which 8 fail without"
+    place = {"artifactLocation": {"uri": "device/walk.py"}, "region": {"startLine": 4}}
+    assert found["relatedLocations"][0] == {"physicalLocation": place, "message": {"text": words}}
+    assert [each["physicalLocation"]["region"]["startLine"] for each in found["relatedLocations"]] == [4, 3, 3]
+    assert found["fixes"][0]["description"]["text"] == words
+    changes = [each["artifactChanges"][0]["replacements"][0] for each in found["fixes"]]
+    assert [(change["deletedRegion"]["startLine"], change["insertedContent"]["text"]) for change in changes] == [
+        (4, "    return -x\n"),
+        (3, "        pass\n"),
+    ]
+    assert changes[0]["deletedRegion"] == {"startLine": 4, "startColumn": 1, "endLine": 5, "endColumn": 1}
+    (line,) = annotated(outcome(tmp_path / "2", (record,)), tmp_path)
+    assert "title=device/walk.py%3A4%3A right with `return -x`::" in line
+    assert "%0A    + return -x%0A" in line
 
 
 def test_a_subject_is_placed_without_being_imported(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@ import json
 import re
 from xml.etree import ElementTree
 
-from flashverify.judge.record import Confirmation, Diagnosis, Folded, Summary
+from flashverify.judge.record import Confirmation, Diagnosis, Folded, Repair, Summary
 from flashverify.judge.verdict import Key, Status, Verdict
 from flashverify.judge.wrong_map import WrongMap
 from flashverify.report import write_junit, write_report
@@ -38,13 +38,15 @@ def hostile_run(path):
         form={HOSTILE: HOSTILE},
         started=1e300,
     )
+    wild = Repair(HOSTILE, -1, HOSTILE, f"{HOSTILE}\n```\n{HOSTILE}", f"x{HOSTILE}\n~~~", -1, 7)
     found = finding(
         HOSTILE, key=Key(*[HOSTILE] * 5), case=HOSTILE, first="f" + HOSTILE, verdict=verdict, evidence=HOSTILE, subject_spec=HOSTILE,
         confirmation=Confirmation(3, 3, HOSTILE, HOSTILE, HOSTILE, HOSTILE, True), seconds=1e300, first_map=WILD_MAP,
-        diagnosis=Diagnosis(HOSTILE, HOSTILE + ". " + HOSTILE, (HOSTILE,), HOSTILE, (HOSTILE,), HOSTILE, HOSTILE),
+        diagnosis=Diagnosis(HOSTILE, HOSTILE + ". " + HOSTILE, (HOSTILE,), HOSTILE, (HOSTILE,), HOSTILE, HOSTILE, "", (wild,)),
         folded=(Folded(Key(*[HOSTILE] * 5), HOSTILE, HOSTILE, HOSTILE),), not_minimal=HOSTILE,
     )  # fmt: skip
-    other = finding(HOSTILE, key=Key("a", "b", "c", "d", "e"), case=HOSTILE)
+    unnamed = Diagnosis(repairs=(wild,))
+    other = finding(HOSTILE, key=Key("a", "b", "c", "d", "e"), case=HOSTILE, diagnosis=unnamed)
     summary = Summary(1, 1, 1, 1, 3, 1.0, HOSTILE, 99)
     return write_run(path, (bad, refused, error, failing("fv1", "x" + HOSTILE)), (found, other), record, summary)
 

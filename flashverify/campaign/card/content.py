@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.card.map_text import tells
 from flashverify.campaign.card.members import Members, members_of
+from flashverify.campaign.card.repair_words import repair_title
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.case.text import parse_case
 from flashverify.checks.registry import failure_title
@@ -15,7 +16,7 @@ from flashverify.errors import UsageError
 from flashverify.judge.wording import number_text, plural, ratio_of
 
 if TYPE_CHECKING:
-    from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord
+    from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
     from flashverify.judge.wrong_map import WrongMap
 
 __all__ = ["Card", "card_of"]
@@ -27,11 +28,12 @@ class Card:
 
     Args:
         record: what is stored.
-        title: what is wrong: the diagnosis where there is one, otherwise the failure.
+        title: what is wrong: the diagnosis where there is one, otherwise what makes it right, otherwise the failure.
         failure: what failed, in words.
         diagnosis: all that is known of the cause, and `evidence`, what that rests on.
         conditions: under which it shows, each as the diagnosis states it.
         form: the numerical form under which the outputs would be within bounds.
+        repairs: changes of the subject's source that make it right.
         place: where it shows, in words; `map` as a picture, None where it would show nothing, and `map_case`, in which case that is.
         since: the sizes of the smallest case that fails.
         got, expected, bound: of the worst element, in nine digits; `exact` says which value is expected; `ratio` is error / bound.
@@ -48,6 +50,7 @@ class Card:
     evidence: str
     conditions: tuple[str, ...]
     form: str
+    repairs: tuple[Repair, ...]
     place: str
     map: WrongMap | None
     map_case: str
@@ -73,12 +76,13 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
     shown, map_case = _map(record)
     return Card(
         record=record,
-        title=(_named(found) if found is not None and (found.name or found.reading) else "") or failure,
+        title=(_title(found) if found is not None else "") or failure,
         failure=failure,
         diagnosis=found.sentence if found else "",
         evidence=found.evidence if found else "",
         conditions=found.conditions if found else (),
         form=found.form if found else "",
+        repairs=found.repairs if found else (),
         place=found.place if found else "",
         map=shown,
         map_case=map_case,
@@ -95,6 +99,12 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
         script=script,
         members=members_of(record),
     )
+
+
+def _title(found: Diagnosis) -> str:
+    """What a diagnosis names or reads; where it does neither, what makes the subject right; empty where nothing does."""
+    named = _named(found) if found.name or found.reading else ""
+    return named or (repair_title(found.repairs[0]) if found.repairs else "")
 
 
 def _named(found: Diagnosis) -> str:

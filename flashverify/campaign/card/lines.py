@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.card.map_text import LEGEND, map_caption, map_lines, map_place
+from flashverify.campaign.card.repair_words import repair_lines
 from flashverify.judge.wording import plural, visible
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def _body(card: Card) -> Iterator[tuple[str, bool]]:
         yield visible(f"also: {card.members.summary}"), True
     for line in _traceback(record.verdict.traceback):
         yield _INDENT + visible(line), False
-    for line in diagnosis_lines(record.diagnosis):
-        yield line, True
+    if record.diagnosis is not None:
+        yield from _diagnosis(record.diagnosis)
     if card.map is not None:
         where = map_place(card.map_case, record.case)
         yield visible(f"map: {map_caption(card.map)}, {where}; {LEGEND}"), True
@@ -70,9 +71,11 @@ def _body(card: Card) -> Iterator[tuple[str, bool]]:
 
 
 def diagnosis_lines(found: Diagnosis | None) -> list[str]:
-    """What explains a failure, what that rests on, under which conditions it shows, and where; nothing of what is not known."""
-    if found is None:
-        return []
+    """What explains a failure, what that rests on, under which conditions it shows, where, and what makes it right; nothing of what is not known."""
+    return [] if found is None else [line for line, _ in _diagnosis(found)]
+
+
+def _diagnosis(found: Diagnosis) -> Iterator[tuple[str, bool]]:
     name = f"{found.name}: " if found.name else ""
     facts = {
         "diagnosis: ": name * bool(found.sentence) + found.sentence,
@@ -81,7 +84,8 @@ def diagnosis_lines(found: Diagnosis | None) -> list[str]:
         "would be within bounds under ": found.form,
         "where: ": found.place,
     }
-    return [visible(label + text) for label, text in facts.items() if text]
+    yield from ((visible(label + text), True) for label, text in facts.items() if text)
+    yield from repair_lines(found.repairs)
 
 
 def _sure(card: Card) -> str:

@@ -91,9 +91,8 @@ def heard(lead: FindingRecord, member: FindingRecord) -> Diagnosis | None:
         return own
     key = member.key
     whose = f"So it is of {key.output} of {key.dtype} ({key.check}), which has the same cause."
-    return msgspec.structs.replace(
-        other, sentence=f"{other.sentence} {whose}", place=other.place if own is None else own.place
-    )
+    place, repairs = (other.place, other.repairs) if own is None else (own.place, own.repairs or other.repairs)
+    return msgspec.structs.replace(other, sentence=f"{other.sentence} {whose}", place=place, repairs=repairs)
 
 
 def _says(found: Diagnosis | None) -> int:

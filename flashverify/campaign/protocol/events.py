@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from flashverify.campaign.causes.sighting import Sighting
-from flashverify.judge.record import Confirmation, Diagnosis
+from flashverify.judge.record import Confirmation, Diagnosis, Repair
 from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Event",
     "Improved",
     "Judged",
+    "Mended",
     "Minimal",
     "Prepared",
     "PutOff",
@@ -222,6 +223,13 @@ class Reconsidered(msgspec.Struct, frozen=True, tag=True):
     diagnosis: Diagnosis
 
 
+class Mended(msgspec.Struct, frozen=True, tag=True):
+    """Changes of the source with which the subject of a finding is right."""
+
+    key: Key
+    repairs: tuple[Repair, ...]
+
+
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
     """The task ended."""
 
@@ -248,6 +256,7 @@ Event = (
     | Separated
     | Shown
     | Reconsidered
+    | Mended
     | TaskDone
     | WorkerFailed
 )

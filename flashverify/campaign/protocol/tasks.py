@@ -16,6 +16,7 @@ __all__ = [
     "Chunk",
     "Compare",
     "Judge",
+    "Mend",
     "Minimise",
     "Prepare",
     "Profile",
@@ -213,6 +214,13 @@ class Reconsider(msgspec.Struct, frozen=True, tag=True):
     limit: float
 
 
+class Mend(msgspec.Struct, frozen=True, tag=True):
+    """Look for changes of the source with which the subject of `cause`, a verified finding, is right, for `limit` seconds."""
+
+    cause: FindingRecord
+    limit: float
+
+
 class Judge(msgspec.Struct, frozen=True, tag=True):
     """Judge one case by `plan`, the text of a `PlanName`.
 
@@ -240,7 +248,9 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
     examples: int = 0
 
 
-Task = Batch | Chunk | CaseList | Minimise | Attribute | Compare | Separate | Profile | Reconsider | Judge | Prepare
+Task = (
+    Batch | Chunk | CaseList | Minimise | Attribute | Compare | Separate | Profile | Reconsider | Mend | Judge | Prepare
+)
 
 
 class Reply(msgspec.Struct, frozen=True):

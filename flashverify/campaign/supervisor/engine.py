@@ -18,6 +18,7 @@ from flashverify.campaign.protocol import (
     Compared,
     Event,
     Improved,
+    Mended,
     Minimal,
     PutOff,
     Ready,
@@ -185,7 +186,7 @@ class Engine:
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
-        elif isinstance(event, Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered):
+        elif isinstance(event, Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered | Mended):
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):

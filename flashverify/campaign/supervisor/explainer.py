@@ -15,6 +15,8 @@ from flashverify.campaign.protocol import (
     Compare,
     Compared,
     Improved,
+    Mend,
+    Mended,
     Minimal,
     Minimise,
     Profile,
@@ -27,6 +29,7 @@ from flashverify.campaign.protocol import (
 from flashverify.campaign.supervisor.events import FindingMinimal, FindingReconsidered, FindingSeen
 from flashverify.campaign.supervisor.experiments import Experiments
 from flashverify.campaign.supervisor.folding import Folding
+from flashverify.campaign.supervisor.mending import Mending
 from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
 from flashverify.campaign.supervisor.second_causes import SecondCauses
 from flashverify.campaign.supervisor.second_looks import SecondLooks
@@ -81,6 +84,7 @@ class Explainer:
         self._shown = ShownBeside(self._book, tally.owners)
         self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
         self._looks = SecondLooks(self._book, time)
+        self._mending = Mending(self._book, time, device=config.device)
         self._experiments = Experiments(self._book, ledger, self._folding)
         self._said: dict[type, Callable[[Any], None]] = {
             Minimal: self._minimal,
@@ -88,6 +92,7 @@ class Explainer:
             Separated: self._experiments.ended,
             Shown: self._shown.add,
             Reconsidered: self._reconsidered,
+            Mended: self._mended,
         }
 
     def waits(self, searching: bool) -> bool:
@@ -128,7 +133,7 @@ class Explainer:
         for subject in free:
             if (found := self._book.further_question(subject)) is not None and limit != 0:
                 return Attribute(*found, limit)
-        return self._looks.next(free) if searching else None
+        return (self._mending.next(free) or self._looks.next(free)) if searching else None
 
     def _before_trials(self, subject: str, searching: bool, limit: float | None) -> Explains | None:
         """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
@@ -155,6 +160,8 @@ class Explainer:
             self._book.pairs.began(task.cause.key, task.asked[0].key)
         elif isinstance(task, Reconsider):
             self._looks.began(task.cause.key)
+        elif isinstance(task, Mend):
+            self._mending.began(task.cause.key)
         elif isinstance(task, Separate):
             self._experiments.began(task)
 
@@ -189,7 +196,7 @@ class Explainer:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
     def told(
-        self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered
+        self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered | Mended
     ) -> None:
         """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
         if isinstance(event, Attributed):
@@ -224,6 +231,11 @@ class Explainer:
         self._tell(FindingReconsidered(self._ledger.renamed(event.key, event.diagnosis)))
         if (same := self._second.same_diagnosis(event.key, event.diagnosis)) is not None:
             self._folding.one(event.key, same.key, "the same diagnosis")
+
+    def _mended(self, event: Mended) -> None:
+        """Changes of the source make the subject of a finding right."""
+        if self._folding.stands(event.key):
+            self._tell(FindingReconsidered(self._ledger.mended(event.key, event.repairs)))
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""

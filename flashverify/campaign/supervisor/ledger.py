@@ -13,14 +13,14 @@ from flashverify.campaign.store.resume import check_resumable, recount
 from flashverify.campaign.store.writer import RunStore
 from flashverify.campaign.supervisor.journal import Journal
 from flashverify.campaign.supervisor.tally import Tally
-from flashverify.judge.record import RunRecord, Summary
+from flashverify.judge.record import Diagnosis, RunRecord, Summary
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import CaseJudged, Improved, Minimal
     from flashverify.campaign.store.writer import StoredRun
     from flashverify.campaign.supervisor.schedule import CampaignConfig
-    from flashverify.judge.record import Diagnosis, FindingRecord
+    from flashverify.judge.record import FindingRecord, Repair
     from flashverify.judge.verdict import CaseResult, Key
 
 __all__ = ["Ledger"]
@@ -156,7 +156,14 @@ class Ledger:
 
     def renamed(self, key: Key, diagnosis: Diagnosis) -> FindingRecord:
         """A finding has a diagnosis that says more than its own."""
-        return self.rewrite(self.tally.replace(key, diagnosis=diagnosis))
+        own = self.tally.records[key].diagnosis
+        repairs = diagnosis.repairs or (() if own is None else own.repairs)
+        return self.rewrite(self.tally.replace(key, diagnosis=msgspec.structs.replace(diagnosis, repairs=repairs)))
+
+    def mended(self, key: Key, repairs: tuple[Repair, ...]) -> FindingRecord:
+        """Changes of the source are known with which the subject of a finding is right."""
+        own = self.tally.records[key].diagnosis or Diagnosis()
+        return self.rewrite(self.tally.replace(key, diagnosis=msgspec.structs.replace(own, repairs=repairs)))
 
     def rewrite(self, record: FindingRecord) -> FindingRecord:
         """Stores a finding as it is now."""

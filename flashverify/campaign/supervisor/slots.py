@@ -6,7 +6,17 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.protocol import Attribute, CaseList, Compare, Minimise, Profile, Reconsider, Separate, Task
+from flashverify.campaign.protocol import (
+    Attribute,
+    CaseList,
+    Compare,
+    Mend,
+    Minimise,
+    Profile,
+    Reconsider,
+    Separate,
+    Task,
+)
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.judge.verdict import CaseResult
 
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPLAINING", "Loss", "Slot", "starving", "work_of"]
 
-EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile, Reconsider)
+EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile, Reconsider, Mend)
 """Tasks that are about findings, not about cases of the campaign."""
 _LOOKS = 1.0
 """Seconds between two looks at how long a process waited for a processor; a look costs as much as a result."""

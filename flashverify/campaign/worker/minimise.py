@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.diagnoses import OF_VALUES
+from flashverify.campaign.causes.diagnoses import OF_VALUES, says_little
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
@@ -18,6 +19,7 @@ from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, St
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.campaign.worker.fresh import Fresh, failure
+from flashverify.campaign.worker.mend import mending
 from flashverify.campaign.worker.overflow import with_plain_values
 from flashverify.case.text import format_case, parse_case
 from flashverify.diagnosis.state.wording import tells_of_state
@@ -26,13 +28,17 @@ from flashverify.judge.record import Confirmation, Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from flashverify.campaign.worker.mend import Mender
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key, Verdict
 
 __all__ = ["minimise"]
 
+_WORTH = 3.0
+"""Seconds with which repairs are looked for at least."""
 _SAYING = 0.8
 """Share of the time that is left for a diagnosis: it may end a little late, and the verification follows."""
 _ALONE = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
@@ -93,17 +99,35 @@ def minimise(session: Session, task: Minimise) -> None:
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
         fresh = Fresh(probe, task, plan, end)
-        diagnosis = _told(session, task, text, verdict, end, fresh)
-        verdict, confirmation = fresh.verified(text, verdict)
-        if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
-            # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
-            again, second = fresh.verified(task.first, verdict)
-            if second.failed:
-                text, verdict, confirmation, shows = task.first, again, second, None
-                diagnosis = _told(session, task, text, verdict, end, fresh)
+        with _mending(session, task, text, end) as mender:
+            diagnosis = _told(session, task, text, verdict, end, fresh)
+            verdict, confirmation = fresh.verified(text, verdict)
+            if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
+                # Smaller, but only inside this process: the first sight is the better witness if it stands alone.
+                again, second = fresh.verified(task.first, verdict)
+                if second.failed:
+                    text, verdict, confirmation, shows = task.first, again, second, None
+                    diagnosis = _told(session, task, text, verdict, end, fresh)
+            elif mender is not None:
+                diagnosis = _with_repairs(mender, diagnosis, _SAYING * (end - time.monotonic()))
     if confirmation.repeats and not confirmation.failed:
         diagnosis = _right_alone(session, task, text, verdict, diagnosis, end)
     session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete, shows))
+
+
+def _mending(session: Session, task: Minimise, text: str, end: float) -> AbstractContextManager[Mender | None]:
+    """What looks for repairs beside the diagnosis; None where there is nothing to repair, where kernels are compiled, or without a limit."""
+    left = _SAYING * (end - time.monotonic())
+    told = task.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
+    if not told or task.undiagnosed or session.device != "cpu" or not _WORTH <= left < math.inf:
+        return nullcontext()
+    return mending(session, task.subject, parse_case(text), parse_case(task.first), left)
+
+
+def _with_repairs(mender: Mender, diagnosis: Diagnosis | None, seconds: float) -> Diagnosis | None:
+    """The diagnosis with the repairs that are known; they are waited for where little else is said."""
+    found = mender.found(seconds if says_little(diagnosis) else 0.0)
+    return msgspec.structs.replace(diagnosis or Diagnosis(), repairs=found) if found else diagnosis
 
 
 def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: float, fresh: Fresh) -> Diagnosis | None:

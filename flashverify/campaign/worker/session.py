@@ -25,6 +25,7 @@ from flashverify.campaign.protocol import (
     Compare,
     Judge,
     Judged,
+    Mend,
     Minimise,
     Prepare,
     Profile,
@@ -214,6 +215,10 @@ class Session:
             from flashverify.campaign.worker.reconsider import reconsider
 
             reconsider(self, task)
+        elif isinstance(task, Mend):
+            from flashverify.campaign.worker.mend import mend
+
+            mend(self, task)
         elif isinstance(task, Prepare):
             from flashverify.campaign.worker.ahead import prepare
 

@@ -10,7 +10,7 @@ import torch
 
 from flashverify.case.masks.mask import PARTS
 from flashverify.case.masks.pairs import pairs_at, tile_of_pairs
-from flashverify.case.masks.positions import positions
+from flashverify.case.masks.positions import positions, shared_positions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +29,7 @@ def visible(case: Case, device: torch.device | str = "cpu") -> Visible | None:
     """The mask of `case` as a function of (rows, keys), or None where every row sees every key."""
     if not case.mask.parts():
         return None
-    at, conditions = positions(case, device), _conditions(case, device)
+    at, conditions = shared_positions(case, device), _conditions(case, device)
     return lambda rows, keys: reduce(
         torch.logical_and, _evaluated(conditions, tile_of_pairs(case, at, rows, keys)).values()
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from flashverify.case.memory.guard import guard_outputs
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.execution import Execution
-from flashverify.checks.relations.ground import failure, sides, within
+from flashverify.checks.relations.ground import failure, within
+from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.outputs import INPUT_GRADIENTS
 from flashverify.subjects.blame import subject_code

@@ -13,7 +13,8 @@ from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.case.tensors import PER_PAIR
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.passes.derived_problems import dense_case, plain
-from flashverify.checks.relations.ground import Side, within
+from flashverify.checks.relations.ground import within
+from flashverify.checks.relations.side import Side
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.outputs import output
 from flashverify.truth import inputs_of

@@ -8,20 +8,22 @@ from flashverify.case.shared_kv import shares
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import altered
-from flashverify.checks.relations.ground import Side, bitwise, sides, within
+from flashverify.checks.relations.ground import alike, bitwise, within
 from flashverify.checks.relations.ranges import doubled_gradients, doubled_o, fits, of_rows, weights
+from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.checks.spec import Slot
 from flashverify.outputs import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import torch
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.relations.ground import Ground
+    from flashverify.checks.relations.side import Side
     from flashverify.judge.verdict import Verdict
 
 __all__ = ["SPECS"]
@@ -38,6 +40,8 @@ def _double_v(ground: Ground, problem: Problem, fitting: torch.Tensor) -> Iterat
     other = ground.run(problem)
     left, right = ground.base.outputs, other.outputs
     if not ground.exact or not _rounded_once(ground):
+        if _follows(left, right, fitting, twice=("o",), same=("lse", "dv")):
+            return
         both = sides(ground.subject, other)
         doubled = {"o": _followed(ground.sides["o"], fitting), **_named(ground.sides, "lse", "dv")}
         yield from within("double-v", doubled, both)
@@ -60,6 +64,8 @@ def _double_do(ground: Ground, problem: Problem, fitting: torch.Tensor) -> Itera
     other = ground.run(problem)
     left, right = ground.base.outputs, other.outputs
     if not ground.exact or not _rounded_once(ground):
+        if _follows(left, right, fitting, twice=tuple(name for name in left if name not in ("o", "lse"))):
+            return
         asked = {name: side for name, side in ground.sides.items() if name not in ("o", "lse")}
         if not bool(fitting.all()):  # an optional gradient sums over heads and batch entries
             asked = {name: side for name, side in asked.items() if not output(name).optional}
@@ -80,10 +86,27 @@ def _twice(fitting: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     return change
 
 
+def _follows(
+    left: Mapping[str, torch.Tensor],
+    right: Mapping[str, torch.Tensor],
+    fitting: torch.Tensor,
+    *,
+    twice: tuple[str, ...],
+    same: tuple[str, ...] = (),
+) -> bool:
+    """Whether outputs follow without any error: those of `twice` in the heads that fit, those of `same` as they are."""
+    doubled = [(left[name].double() * _factor(fitting, left[name]), right[name].double(), None) for name in twice]
+    return alike([*doubled, *((left[name], right[name], None) for name in same if name in left)])
+
+
 def _followed(side: Side, fitting: torch.Tensor) -> Side:
     """A side times 2 in the heads that fit, and as it is elsewhere."""
-    factor = 1.0 + of_rows(fitting, side.value).double() if side.value.dim() > 1 else 2.0
-    return Side(side.value * factor, side.bound * factor, side.free)
+    return side.times(_factor(fitting, side.value))
+
+
+def _factor(fitting: torch.Tensor, like: torch.Tensor) -> torch.Tensor | float:
+    """2 in the heads that fit, and 1 elsewhere."""
+    return 1.0 + of_rows(fitting, like).double() if like.dim() > 1 else 2.0
 
 
 def _fitting(ground: Ground, values: torch.Tensor) -> torch.Tensor | None:

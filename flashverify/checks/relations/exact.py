@@ -10,7 +10,8 @@ from flashverify.case.modifiers.logits import modifiers_of
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.derived_problems import dense_case, pinned, relaunched
-from flashverify.checks.relations.ground import bitwise, sides, within
+from flashverify.checks.relations.ground import alike, bitwise, within
+from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.checks.spec import Slot
 from flashverify.outputs import output
@@ -130,7 +131,7 @@ def _compared(
         loose = {key for key in loose if output(key).sums_pairs(base.problem)}
         cut = {key: (x, _first_keys(other.outputs[key], key, x)) for key, x in base.outputs.items() if key not in loose}
         yield from bitwise(name, cut, undefined_elements(base.problem, subject.contract))
-    if not loose:
+    if alike((base.outputs[key], _first_keys(other.outputs[key], key, base.outputs[key]), None) for key in loose):
         return
     left = ground.sides if base is ground.base else sides(subject, base, ground.inputs)
     inputs = None if visible is None else dataclasses.replace(inputs_of(problem)[0], visible=visible)

@@ -1,4 +1,4 @@
-"""What every relation starts from: a pass with its truth, and two passes compared bit for bit or within both bounds."""
+"""What every relation starts from: a pass, and two passes compared bit for bit or within both bounds."""
 
 from __future__ import annotations
 
@@ -8,51 +8,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashverify.checks.accuracy import judged_form
-from flashverify.checks.left_open import undefined_elements
-from flashverify.checks.passes.bitwise import first_difference
+from flashverify.checks.passes.bitwise import first_difference, first_differences
 from flashverify.checks.passes.execution import execute
+from flashverify.checks.relations.side import sides
 from flashverify.judge.verdict import Status, Verdict, to_hex
-from flashverify.truth import Inputs, Truth, inputs_of
+from flashverify.truth import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import torch
 
     from flashverify.case.case import Case
     from flashverify.case.problem import Problem
     from flashverify.checks.passes.execution import Execution
+    from flashverify.checks.passes.known import Known
+    from flashverify.checks.relations.side import Side, Sides
     from flashverify.subjects.interface import Subject
+    from flashverify.truth import Inputs
 
-__all__ = ["Ground", "Side", "bitwise", "failure", "sides", "within"]
-
-Sides = dict[str, "Side"]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One output of one pass: `value` and its `bound`, float64, and the elements `free` of any demand; all of one shape."""
-
-    value: torch.Tensor
-    bound: torch.Tensor
-    free: torch.Tensor
-
-    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Side:
-        """The same with each tensor cut, turned or permuted."""
-        return Side(change(self.value), change(self.bound), change(self.free))
-
-    def times(self, factor: float) -> Side:
-        """A multiple."""
-        return Side(self.value * factor, self.bound * abs(factor), self.free)
-
-    def plus(self, other: Side) -> Side:
-        """The sum of two passes."""
-        return Side(self.value + other.value, self.bound + other.bound, self.free | other.free)
-
-    def shifted(self, by: float) -> Side:
-        """The value moved by a constant."""
-        return Side(self.value + by, self.bound, self.free)
+__all__ = ["Ground", "alike", "bitwise", "failure", "within"]
 
 
 @dataclass(frozen=True)
@@ -62,12 +37,14 @@ class Ground:
     Attributes:
         subject: the kernel under test.
         base: the pass.
+        known: what the comparison of the base pass with the oracle left; None where that was of a part, or nobody made it.
         asked: the cases of the other passes that were run.
         passes: those of them whose tensors and cases say what their right outputs are.
     """
 
     subject: Subject
     base: Execution
+    known: Known | None = None
     asked: list[Case] = field(default_factory=list)
     passes: list[Execution] = field(default_factory=list)
 
@@ -89,7 +66,7 @@ class Ground:
     @property
     def finite(self) -> bool:
         """Whether every input inside the declared lengths is finite: no relation is asked of other ones."""
-        return self._tidy[1]
+        return self._tidy[1] if self.known is None else not self.known.tidy.taint
 
     @property
     def exact(self) -> bool:
@@ -99,6 +76,9 @@ class Ground:
     @functools.cached_property
     def sides(self) -> Sides:
         """The outputs of the base pass with their bounds."""
+        known = self.known
+        if known is not None and known.truth.inputs.q.device == self.problem.q.device:
+            return sides(self.subject, self.base, truth=known.truth)
         return sides(self.subject, self.base, self.inputs)
 
     def run(self, problem: Problem, *, told: bool = True) -> Execution:
@@ -128,23 +108,15 @@ class Ground:
         return sides(self.subject, self.run(problem, told=inputs is None), inputs)
 
 
-def sides(subject: Subject, execution: Execution, inputs: Inputs | None = None) -> Sides:
-    """Every output of a pass with the bound of its own problem; free are exempt, undefined and overflowing elements, and empty rows of O and LSE."""
-    problem, outputs = execution.problem, execution.outputs
-    truth = Truth(inputs or inputs_of(problem)[0], problem.case.dtype, judged_form(subject, problem))
-    pairs = truth.forward()
-    if truth.inputs.do is not None:
-        pairs |= truth.widest()
-    undefined, found = undefined_elements(problem, subject.contract), {}
-    for name, tensor in outputs.items():
-        bound = pairs[name][1]
-        free = bound.exempt | bound.may_overflow | bound.must_overflow
-        if name in undefined:
-            free = free | undefined[name]
-        if name in ("o", "lse"):
-            free = free | (truth.empty_rows if name == "lse" else truth.empty_rows.unsqueeze(-1))
-        found[name] = Side(tensor.double(), bound.total, free.expand(tensor.shape))
-    return found
+def alike(pairs: Iterable[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]) -> bool:
+    """Whether passes differ nowhere that is asked, so that they are within any bounds of each other, and none is computed.
+
+    An element that is not finite in both is free in the base pass, whose outputs are right wherever a relation is asked.
+
+    Args:
+        pairs: of outputs, the base's first, with the elements that are free, bool, or None.
+    """
+    return not any(first_differences(list(pairs)))
 
 
 def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -> Iterator[Verdict]:
@@ -155,10 +127,14 @@ def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -
         if name not in right:
             continue
         b = right[name]
-        error, bound, free = (a.value - b.value).abs(), a.bound + b.bound, (a.free | b.free)
-        wrong = ~(error <= bound) & ~free
+        error, bound, wrong = _apart(a, b)
         if not bool(wrong.any()):
             continue
+        if a.wider is not None or b.wider is not None:
+            a, b = a.widest(), b.widest()
+            error, bound, wrong = _apart(a, b)
+            if not bool(wrong.any()):
+                continue
         ratio = torch.where(wrong, torch.nan_to_num(error / bound, nan=torch.inf), -1.0)
         at = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
         text = (
@@ -166,6 +142,12 @@ def within(relation: str, left: Mapping[str, Side], right: Mapping[str, Side]) -
             f"allow {float(bound[at]):.3g} ({int(wrong.sum())} of {wrong.numel()} elements)"
         )
         yield failure(relation, name, at, text, ratio=float(ratio[at]))
+
+
+def _apart(a: Side, b: Side) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """How far two sides are from each other, how far they may be, and where they are further than that."""
+    error, bound = (a.value - b.value).abs(), a.bound + b.bound
+    return error, bound, ~(error <= bound) & ~(a.free | b.free)
 
 
 def bitwise(

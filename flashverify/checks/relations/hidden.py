@@ -8,14 +8,14 @@ multiplied by a huge V, or its weight is raised by a logit far above the visible
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flashverify.checks.passes.derived_problems import altered
-from flashverify.checks.relations.ground import within
+from flashverify.checks.relations.ground import alike, within
+from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.formats import FORMATS
 from flashverify.outputs import rows_reach
@@ -77,8 +77,11 @@ def _hidden_keys(
     problem = altered(ground.problem, lambda x: x.where(~where, k.to(x.dtype)), "k")
     problem = altered(problem, lambda x: x.where(~where, v.to(x.dtype)), "v")
     free = {"o": touched.unsqueeze(-1), "lse": touched, **rows_reach(touched, problem)}
-    left = {name: dataclasses.replace(side, free=side.free | free[name]) for name, side in ground.sides.items()}
-    yield from within("hidden-keys", left, ground.within(problem))
+    other = ground.run(problem)
+    if alike((tensor, other.outputs[name], free[name]) for name, tensor in ground.base.outputs.items()):
+        return
+    left = {name: side.without(free[name]) for name, side in ground.sides.items()}
+    yield from within("hidden-keys", left, sides(ground.subject, other))
 
 
 def _huge_k(inputs: Inputs, case: Case, row: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,8 @@ import numpy as np
 from flashverify.checks.accuracy import judged_form
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.relations.bounded import with_channels
-from flashverify.checks.relations.ground import Side, failure, within
+from flashverify.checks.relations.ground import failure, within
+from flashverify.checks.relations.side import Side
 from flashverify.checks.relations.spec import RelationSpec
 from flashverify.truth import Truth, inputs_of, of_rows
 

@@ -85,11 +85,17 @@ def tilt(errors: Errors, direction: torch.Tensor, tile: tuple[int, int] | None =
     along = errors.weight * direction
     lean = (along * errors.error).sum(-1)
     room = (along.abs() * errors.directed).sum(-1)
-    size = (along * direction).sum()
-    norm = float(lean.square().sum().sqrt())
-    total = float(lean.sum())
-    score = max(abs(total) - float(room.sum()), 0.0) / norm if norm > 0 else 0.0
-    return Tilt(score, total / float(size) if float(size) > 0 else 0.0, int((lean != 0).sum()), tile)
+    norm, total, shared, size, groups = _read(
+        lean.square().sum().sqrt(), lean.sum(), room.sum(), (along * direction).sum(), (lean != 0).sum()
+    )
+    score = max(abs(total) - shared, 0.0) / norm if norm > 0 else 0.0
+    return Tilt(score, total / size if size > 0 else 0.0, int(groups), tile)
+
+
+def _read(*scalars: torch.Tensor) -> list[float]:
+    """Their values, with one wait for a GPU."""
+    found: list[float] = torch.stack([x.double() for x in scalars]).tolist()
+    return found
 
 
 def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
@@ -97,7 +103,8 @@ def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
     along = errors.weight * direction
     room = (along.abs() * errors.directed).sum(-1).flatten()
     lean = (along * errors.error).sum(-1).flatten()
-    slope = float(lean.sum()) / max(float((along * direction).sum()), 1e-300)
+    shift, size, groups = _read(lean.sum(), (along * direction).sum(), (lean != 0).sum())
+    slope = shift / max(size, 1e-300)
     lean, order = (lean * math.copysign(1.0, slope)).sort(descending=True)
     room = room[order]
     first, square = lean - room, (lean - room).square()
@@ -105,7 +112,7 @@ def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
     total = torch.cat([first.sum().view(1), first.sum() + raised.cumsum(0)])
     norm = torch.cat([square.sum().view(1), square.sum() + squared.cumsum(0)])
     if float(total[0]) <= 0:
-        return Tilt(0.0, slope, int((lean != 0).sum()))
+        return Tilt(0.0, slope, int(groups))
     # Between two neighbours total / sqrt(norm) has its least value where the derivative is 0, or at an end.
     a, b = raised, squared
     product = torch.where(a * b == 0, 1.0, a * b)
@@ -113,7 +120,7 @@ def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
     candidates = torch.cat(
         [total / norm.sqrt(), (total[:-1] + inside * a) / (norm[:-1] + inside * b).clamp(min=1e-300).sqrt()]
     )
-    return Tilt(float(candidates.min()), slope, int((lean != 0).sum()))
+    return Tilt(float(candidates.min()), slope, int(groups))
 
 
 def steepest_tilt(
@@ -146,15 +153,16 @@ def leaning_tiles(
 
     What may share a direction only lowers a score. Without it the lean of a group along a share is a sum over the terms of the tile.
     """
-    leans = terms.along(errors.weight * errors.error)
+    leans, place = terms.along(errors.weight * errors.error), terms.place
     for width in widths:
         count = terms.tiles(width)
         if count < 2:
             continue
-        groups = leans.new_zeros(*leans.shape[:2], count).index_add_(-1, terms.place // width, leans)
+        groups = leans.new_zeros(*leans.shape[:2], count).index_add_(-1, place // width, leans)
         score = groups.sum((0, 1)).abs() / groups.square().sum((0, 1)).sqrt()
-        for number in (score > limit * (1 - _SLACK)).nonzero().flatten().tolist():
-            yield (width, number), terms.share(width, number)
+        for number, leaning in enumerate((score > limit * (1 - _SLACK)).tolist()):
+            if leaning:
+                yield (width, number), terms.share(width, number)
 
 
 def spread(errors: Errors, variance: torch.Tensor) -> tuple[float, float, int]:

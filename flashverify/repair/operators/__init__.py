@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flashverify.repair.operators.conditions import branches, comparisons, conjuncts
 from flashverify.repair.operators.insertions import conversions, factors, limits, masks
-from flashverify.repair.operators.names import exchanged_arguments, others, spreads
+from flashverify.repair.operators.names import as_elsewhere, exchanged_arguments, others, spreads
 from flashverify.repair.operators.numbers import arithmetic, constants, extremes, quotients, signs
 from flashverify.repair.operators.statements import calls, left_out, loops, updates
 
@@ -20,6 +20,7 @@ OPERATORS = (
     constants,
     extremes,
     others,
+    as_elsewhere,
     exchanged_arguments,
     spreads,
     left_out,

@@ -52,6 +52,10 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
         yield around.replaced(node, f"({text}) / {name}", cost + 0.1)
         yield around.replaced(node, f"({text}) - {name}", cost + 0.3)
         yield around.replaced(node, f"({text}) + {name}", cost + 0.3)
+    if around.in_kernel and shape is not None:
+        for rank, name in enumerate(around.ran.names_of(kind, near=text)[:_FLOATS]):
+            if name != text:
+                yield around.replaced(node, f"tl.where({name} < 0, -({text}), {text})", 2.7 + 0.1 * rank)
     if shape is not None and len(shape) == 2 and around.in_kernel:
         for rank, name in enumerate(around.ran.names_of(f"float[{shape[0]}]", near=text)[:_FLOATS]):
             yield around.replaced(node, f"({text}) * {name}[:, None]", 2.6 + 0.1 * rank)

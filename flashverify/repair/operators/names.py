@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from flashverify.repair.operators.around import Around
 
-__all__ = ["exchanged_arguments", "others", "spreads"]
+__all__ = ["as_elsewhere", "exchanged_arguments", "others", "spreads"]
 
 _MOST = 12
 """Names that are tried for one."""
-_WHOLE = 8
+_WHOLE = 10
 """Names that are tried for an expression or a constant."""
 
 
@@ -32,13 +32,26 @@ def others(node: ast.AST, around: Around) -> Iterator[Varied]:
         if isinstance(around.parent, ast.Call) and node is around.parent.func:
             return
         for rank, name in enumerate(_alike(text, kind, around)[:_MOST]):
-            yield around.replaced(node, name, 1.3 + 0.1 * rank)
+            yield around.replaced(node, name, 1.3 + 0.12 * rank)
     elif isinstance(node, ast.BinOp) or (isinstance(node, ast.Constant) and type(node.value) is int):
         kind = around.kind(node) or ("int" if isinstance(node, ast.Constant) else "")
         if kind == "int" and not isinstance(around.parent, ast.Subscript):
             cost = 1.9 if isinstance(node, ast.BinOp) else 2.0
             for rank, name in enumerate(_alike(around.of(node), kind, around)[:_WHOLE]):
                 yield around.replaced(node, name, cost + 0.1 * rank)
+
+
+def as_elsewhere(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """What other calls of the same function have in the place of an argument, or what is assigned elsewhere to a name that is called so."""
+    ran = around.ran
+    if isinstance(node, ast.Call):
+        for argument, text, names in ran.family.arguments(node):
+            if names <= ran.known and text != around.of(argument):
+                yield around.replaced(argument, text, 1.25)
+    elif node is around.statement and isinstance(node, ast.Assign) and len(node.targets) == 1:
+        for text, names in ran.family.assigned(around.of(node.targets[0])):
+            if names <= ran.known and text != around.of(node.value):
+                yield around.replaced(node.value, text, 1.5)
 
 
 def exchanged_arguments(node: ast.AST, around: Around) -> Iterator[Varied]:

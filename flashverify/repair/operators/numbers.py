@@ -18,6 +18,8 @@ _SYMBOLS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDi
 _INSTEAD = {"+": ("-",), "-": ("+",), "*": ("/",), "/": ("*",), "//": ("%",), "%": ("//",)}
 _EXTREMES = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max"}
 _OTHERS = {"exp2": "exp", "exp": "exp2", "log2": "log", "log": "log2"}
+_OF_HOST = 1.9
+"""Cost of another integer outside of kernels: many of these choose sizes of tiles, of which one hides mistakes and another shows them."""
 
 
 def arithmetic(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -67,7 +69,8 @@ def constants(node: ast.AST, around: Around) -> Iterator[Varied]:
     elif isinstance(value, int):
         for other in dict.fromkeys((value + 1, value - 1, 0, 1, 2 * value, value // 2)):
             if other != value:
-                yield around.replaced(node, str(other) if other >= 0 else f"({other})", 1.4)
+                cost = 1.4 if around.in_kernel else _OF_HOST
+                yield around.replaced(node, str(other) if other >= 0 else f"({other})", cost)
     elif isinstance(value, float):
         near = (0.0, 1.0, -value, 2.0 * value, 0.5 * value, 1.0 / value if value else 1.0)
         for number in dict.fromkeys(near):

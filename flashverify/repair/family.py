@@ -1,0 +1,69 @@
+"""How the functions of a subject write the same thing elsewhere: what stands at the place of an argument, or is assigned to a name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.source_text import Source
+
+__all__ = ["Family", "callee"]
+
+_LONGEST = 200
+"""Characters of a text that may stand elsewhere too."""
+
+
+class Family:
+    """Expressions by where they stand.
+
+    Args:
+        functions: each with the source that holds it.
+    """
+
+    def __init__(self, functions: Iterable[tuple[Source, ast.FunctionDef]]) -> None:
+        self._arguments: dict[tuple[str, int | str], dict[str, frozenset[str]]] = defaultdict(dict)
+        self._assigned: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+        for source, function in functions:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and (name := callee(node)):
+                    for place, argument in _arguments(node):
+                        _add(self._arguments[name, place], source, argument)
+                elif isinstance(node, ast.Assign):
+                    for target in node.targets:
+                        _add(self._assigned[source.of(target)], source, node.value)
+
+    def arguments(self, call: ast.Call) -> Iterable[tuple[ast.expr, str, frozenset[str]]]:
+        """For each argument of a call, what calls of the same function have in its place, with the names that this reads."""
+        name = callee(call)
+        for place, argument in _arguments(call) if name else ():
+            for text, names in self._arguments.get((name, place), {}).items():
+                yield argument, text, names
+
+    def assigned(self, target: str) -> Iterable[tuple[str, frozenset[str]]]:
+        """What is assigned to a target of this text, with the names that it reads."""
+        return self._assigned.get(target, {}).items()
+
+
+def callee(call: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    function = call.func
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+
+
+def _arguments(call: ast.Call) -> list[tuple[int | str, ast.expr]]:
+    plain: list[tuple[int | str, ast.expr]] = [
+        (number, x) for number, x in enumerate(call.args) if not isinstance(x, ast.Starred)
+    ]
+    return plain + [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
+
+
+def _add(texts: dict[str, frozenset[str]], source: Source, node: ast.expr) -> None:
+    text = " ".join(source.of(node).split())
+    if len(text) <= _LONGEST:
+        texts[text] = frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))

@@ -1,0 +1,164 @@
+"""Repairs of a finding are looked for in a child of a worker, beside the diagnosis and once more in time that nothing else needs."""
+
+import os
+import time
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.diagnoses import heard
+from flashverify.campaign.protocol import Mend, Mended, Minimal
+from flashverify.campaign.store.writer import open_run
+from flashverify.campaign.supervisor.budget import Budget, Explaining
+from flashverify.campaign.supervisor.events import FindingReconsidered
+from flashverify.campaign.supervisor.explainer import Explainer
+from flashverify.campaign.supervisor.ledger import Ledger
+from flashverify.campaign.supervisor.mending import Mending
+from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.campaign.worker.mend import mend, mending
+from flashverify.campaign.worker.minimise import _mending, _with_repairs
+from flashverify.case.case import Case
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
+from flashverify.judge.verdict import CaseResult, OutputStats
+from tests.campaign.company_seen import OUT, TOUCHED, book, failing
+
+LOOK, NAMED = Diagnosis(sentence="No known wrong semantics explains it."), Diagnosis("a", "A.")
+REPAIR = Repair("kernel.py", 7, "attend", "total *= 2", "", 20, 12)
+REPAIRED = msgspec.structs.replace(LOOK, repairs=(REPAIR,))
+CASE = Case()
+
+
+class Session:
+    """A worker's session whose toolkit does what it is told."""
+
+    device = "cpu"
+
+    def __init__(self, repairs):
+        self.toolkit, self.told, self._repairs = self, [], repairs
+
+    def subject(self, spec):
+        return spec
+
+    def emit(self, event):
+        if isinstance(event, Mended):
+            self.told.append(event)
+
+    def repairs(self, subject, case, *, first, seconds):
+        return self._repairs(seconds)
+
+
+def dying(_seconds):
+    os._exit(3)
+
+
+def raising(_seconds):
+    raise RuntimeError("the subject raised")
+
+
+def late(_seconds):
+    time.sleep(60)
+    return (REPAIR,)
+
+
+def finding(**changes):
+    whole = FindingRecord(OUT, "fv1", "fv1 seq_q=8", failing(OUT), "cpu", "k", diagnosis=LOOK)
+    return msgspec.structs.replace(whole, **{"confirmation": Confirmation(3, 3), **changes})
+
+
+def test_a_worker_tells_what_its_child_found_within_its_time():
+    session = Session(lambda seconds: (REPAIR,) * (8.0 < seconds < 10.0))
+    mend(session, Mend(finding(), 10.0))
+
+    assert session.told == [Mended(OUT, (REPAIR,))]
+
+
+@pytest.mark.parametrize("answers", [dying, raising, lambda _: (), late])
+def test_a_child_that_dies_raises_finds_nothing_or_is_late_tells_nothing_and_is_gone(answers):
+    session = Session(answers)
+    mend(session, Mend(finding(), 0.2))
+
+    assert session.told == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_what_a_child_changes_is_not_changed_here():
+    here = SimpleNamespace(edited=False)
+
+    def editing(_seconds):
+        here.edited = True
+        return (REPAIR,)
+
+    with mending(Session(editing), "k", CASE, CASE, 10.0) as mender:
+        assert mender.found(10.0) == (REPAIR,)
+    assert not here.edited
+
+
+def test_repairs_are_waited_for_where_little_is_said_alone():
+    def slowly(_seconds):
+        time.sleep(0.3)
+        return (REPAIR,)
+
+    with mending(Session(slowly), "k", CASE, CASE, 10.0) as mender:
+        assert _with_repairs(mender, NAMED, 10.0) == NAMED
+    with mending(Session(slowly), "k", CASE, CASE, 10.0) as mender:
+        assert _with_repairs(mender, LOOK, 10.0) == REPAIRED
+
+
+@pytest.mark.parametrize(
+    "changes", [{"device": "cuda"}, {"key": TOUCHED}, {"undiagnosed": True}, {"end": -59.0}, {"end": float("inf")}]
+)
+def test_nothing_is_repaired_beside_a_diagnosis_where_kernels_are_compiled_or_nothing_is_about_values_or_no_time_is_left(
+    changes,
+):
+    session = Session(lambda _: (REPAIR,))
+    session.device = changes.pop("device", "cpu")
+    end = time.monotonic() + changes.pop("end", 60.0)
+    task = SimpleNamespace(**{"key": OUT, "undiagnosed": False, "subject": "k", "first": "fv1", **changes})
+
+    with _mending(session, task, "fv1", end) as mender:
+        assert mender is None
+
+
+def mendings(diagnosis, key=OUT, failed=3, device="cpu"):
+    causes, _ = book(Company(), key, diagnosis=diagnosis, failed=failed)
+    return Mending(causes, Explaining(Budget(None, 10.0), 2, share=0.9, least=None), device=device)
+
+
+def test_a_finding_is_mended_once():
+    once = mendings(NAMED)
+    task = once.next(["k"])
+
+    assert (task.cause.key, task.limit) == (OUT, 30.0)
+    once.began(task.cause.key)
+    assert once.next(["k"]) is None
+
+
+@pytest.mark.parametrize("given", [{"key": TOUCHED}, {"failed": 0}, {"device": "cuda"}, {"diagnosis": REPAIRED}])
+def test_what_is_repaired_not_about_values_not_verified_or_compiled_is_left(given):
+    assert mendings(**{"diagnosis": LOOK, **given}).next(["k"]) is None
+
+
+def test_repairs_are_stored_and_told_and_stay_with_a_later_diagnosis(tmp_path):
+    config = CampaignConfig(kind="fuzz", subjects=("k",), out=tmp_path / "run", device="cpu", workers=2)
+    ledger, events = Ledger(config), []
+    explainer = Explainer(
+        config, ledger, Explaining(Budget(None, 10.0), 2, share=0.9, least=None), events.append, float
+    )
+    ledger.keep(CaseResult("fv1", "k", "cpu", (failing(OUT),), (OutputStats("o", "end-to-end", 4),)), "k", 0.0)
+    explainer.told(0, Minimal(OUT, "fv1", failing(OUT), Confirmation(3, 3), LOOK))
+    explainer.told(0, Mended(OUT, (REPAIR,)))
+
+    assert ledger.tally.records[OUT].diagnosis == REPAIRED
+    assert isinstance(events[-1], FindingReconsidered)
+    assert ledger.renamed(OUT, NAMED).diagnosis.repairs == (REPAIR,)
+    assert open_run(ledger.store.path).findings[0].record.diagnosis.repairs == (REPAIR,)
+    ledger.store.close()
+
+
+def test_a_lead_keeps_its_repairs_when_it_takes_the_words_of_a_member():
+    read = msgspec.structs.replace(NAMED, evidence="Read.")
+
+    assert heard(finding(diagnosis=REPAIRED), finding(diagnosis=read)).repairs == (REPAIR,)
