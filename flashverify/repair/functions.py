@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
-import os
 import sys
-import sysconfig
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,18 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from flashverify.repair.family import Family
 from flashverify.repair.kinds import kind_of, kinds_of, likeness
+from flashverify.repair.own import is_own
 from flashverify.source_text import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = ["Ran", "executed"]
-
-_HARNESS = ("flashverify", "flashverify_oracles", "torch", "triton", "numpy", "msgspec", "mpmath", "hypothesis")
-"""Packages that are not the subject's own."""
-_SUBJECTS = ("subjects/examples/", "gallery/kernels/")
-"""Folders of the harness that hold subjects."""
-_INSTALLED = {"site-packages", "dist-packages"}
 
 
 @dataclass(eq=False)
@@ -175,7 +168,7 @@ class _Seen:
     def entered(self, frame: FrameType, event: str, _: Any) -> Any:
         """A function is called."""
         code = frame.f_code
-        if event != "call" or not _is_own(code.co_filename):
+        if event != "call" or not is_own(code.co_filename):
             return None
         self.lines.setdefault(code, set())
         self.kinds.setdefault(code, {})
@@ -196,26 +189,6 @@ class _Seen:
 def _root(calls: tuple[CodeType, ...], of_kernels: dict[CodeType, FunctionType]) -> str:
     """The kernel under which a call was made; else the outermost function."""
     return next((code.co_name for code in calls if code in of_kernels), calls[0].co_name)
-
-
-@cache
-def _is_own(file: str) -> bool:
-    """Whether a file is the subject's."""
-    if file.startswith("<"):
-        return False
-    path = os.path.realpath(file)
-    package = next((root for root in _packages() if path.startswith(root)), None)
-    if package is not None:
-        return package.endswith("flashverify/") and path.removeprefix(package).startswith(_SUBJECTS)
-    library = os.path.join(os.path.realpath(sysconfig.get_paths()["stdlib"]), "")
-    return not path.startswith(library) or _INSTALLED.intersection(path.split(os.sep)) != set()
-
-
-@cache
-def _packages() -> tuple[str, ...]:
-    """Folders of packages whose functions are nobody's subject."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in _HARNESS)
-    return tuple(os.path.join(os.path.dirname(os.path.realpath(file)), "") for file in files if file)
 
 
 def _found(code: CodeType, kernel: FunctionType | None, functions: list[FunctionType]) -> Ran | None:
