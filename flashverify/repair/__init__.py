@@ -5,7 +5,8 @@ suspicion.py   where to look first               candidates.py  the edits of a f
 exchange.py    an edit in a running process      copies.py      all edits of a function in one copy of it
 probing.py     which of them change anything     pool.py        which edit comes next
 bench.py       what it does on the failing case  judges.py      what it does on others
-described.py   what is said of it                search.py      all of it
+described.py   what is said of it                own.py         which files are looked at
+search.py      all of it
 """
 
 from __future__ import annotations
