@@ -31,7 +31,7 @@ def described(candidate: Candidate, cases: int, failing: int) -> Repair:
     before = text[start:end]
     new = _without_parentheses(candidate)
     after = text[start : edit.start] + new + text[edit.end : end]
-    lines = [line for line in after.split("\n") if line.strip() not in ("", "pass")]
+    lines = [line for line in after.split("\n") if line.partition("#")[0].strip() not in ("", "pass")]
     return Repair(
         file=_shown(candidate.ran.file),
         line=text.count("\n", 0, start) + 1,

@@ -8,12 +8,12 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flashverify.repair.family import Family
-from flashverify.repair.kinds import kind_of, kinds_of, likeness
-from flashverify.repair.own import is_own
+from flashverify.repair.kinds import likeness
+from flashverify.repair.tracing import Seen
 from flashverify.source_text import Source
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
     Raises:
         Exception: what the call raises.
     """
-    seen = _Seen()
+    seen = Seen()
     before = sys.gettrace()
     sys.settrace(seen.entered)
     try:
@@ -148,55 +148,19 @@ def _holders(codes: Iterable[CodeType]) -> dict[CodeType, list[FunctionType]]:
     return found
 
 
-class _Seen:
-    """What a trace of a call saw of the subject's own code.
-
-    Attributes:
-        lines: that ran.
-        kinds: of the values of names, at the end of each call.
-        returned: likewise of what calls returned.
-        under: for each call the codes of the subject that called it, outermost first.
-    """
-
-    def __init__(self) -> None:
-        self.lines: dict[CodeType, set[int]] = {}
-        self.kinds: dict[CodeType, dict[str, str]] = {}
-        self.returned: dict[CodeType, str] = {}
-        self.under: dict[CodeType, set[tuple[CodeType, ...]]] = {}
-        self._open: list[CodeType] = []
-
-    def entered(self, frame: FrameType, event: str, _: Any) -> Any:
-        """A function is called."""
-        code = frame.f_code
-        if event != "call" or not is_own(code.co_filename):
-            return None
-        self.lines.setdefault(code, set())
-        self.kinds.setdefault(code, {})
-        self._open.append(code)
-        self.under.setdefault(code, set()).add(tuple(self._open))
-        return self._inside
-
-    def _inside(self, frame: FrameType, event: str, value: Any) -> Any:
-        self.lines[frame.f_code].add(frame.f_lineno)
-        if event == "return":
-            self.kinds[frame.f_code] |= kinds_of(frame)
-            self.returned[frame.f_code] = kind_of(value) or self.returned.get(frame.f_code, "")
-            if self._open and self._open[-1] is frame.f_code:
-                self._open.pop()
-        return self._inside
-
-
 def _root(calls: tuple[CodeType, ...], of_kernels: dict[CodeType, FunctionType]) -> str:
     """The kernel under which a call was made; else the outermost function."""
     return next((code.co_name for code in calls if code in of_kernels), calls[0].co_name)
 
 
 def _found(code: CodeType, kernel: FunctionType | None, functions: list[FunctionType]) -> Ran | None:
-    """The function of a code object; None where its file does not hold it, or where no function object has it."""
+    """The function of a code object; None where its file does not hold it as it runs, or where no function object has it."""
     file = Path(code.co_filename)
     source = _source(file)
     placed = None if source is None else _node(source.tree, code)
     if source is None or placed is None:
+        return None
+    if not _as_written(source, code if kernel is None else kernel.__code__):
         return None
     node, top = placed
     if kernel is not None:
@@ -210,6 +174,21 @@ def _source(file: Path) -> Source | None:
         return Source(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
         return None
+
+
+@cache
+def _compiled(source: Source) -> CodeType:
+    return compile(source.text, "", "exec", dont_inherit=True)
+
+
+def _as_written(source: Source, code: CodeType, within: CodeType | None = None) -> bool:
+    """Whether a file holds code as it runs: it may have been changed since it was read."""
+    within = within or _compiled(source)
+    inner = [each for each in within.co_consts if isinstance(each, CodeType)]
+    same = (code.co_name, code.co_firstlineno, code.co_code)
+    return any(
+        (each.co_name, each.co_firstlineno, each.co_code) == same or _as_written(source, code, each) for each in inner
+    )
 
 
 def _node(tree: ast.Module, code: CodeType) -> tuple[ast.FunctionDef, ast.stmt] | None:
