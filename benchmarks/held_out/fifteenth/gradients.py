@@ -1,0 +1,91 @@
+"""Held-out defects of a backward, the fifteenth set; see `benchmarks/README.md`."""
+
+from flashverify.mutants.mutant import Mutant
+
+__all__ = ["DEFECTS"]
+
+DEFECTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="s15_dbias_in_base_2",
+        file="reductions.py",
+        before="    return ds.to(bias.dtype)\n",
+        after="    return (ds / LOG2_E).to(bias.dtype)  # z = S log2(e)\n",
+        outputs=("dbias",),
+        modelled_on="a gradient by the variable that the kernel has, not by that of the caller: the gradient of the bias is that of the logits in base 2, so ln 2 times the right one; that of a relative bias, and all other gradients, are right",
+        needs=("backward", "bias"),
+    ),
+    Mutant(
+        name="s15_do_of_the_first_member",
+        file="device/dkdv.py",
+        before="        do_head = head_of(do_view, b, h, q0, ALIGNED)\n",
+        after="        do_head = head_of(do_view, b, hk * sizes.group, q0, ALIGNED)\n",
+        outputs=("dk", "dv"),
+        modelled_on="a pointer that is set before the loop over the heads of a group and not moved inside it: dV and dP of dK take the incoming gradient of the first query head of each group for all its heads, with Q, LSE and delta of each head; groups of one head, dQ and the forward are right",
+        needs=("backward", "groups"),
+    ),
+    Mutant(
+        name="s15_bias_not_passed_to_dkdv",
+        file="arguments.py",
+        before="        bias=view(terms.bias),\n",
+        after='        bias=view(terms.bias if kind != "dkdv" else None),\n',
+        outputs=("dk", "dv"),
+        modelled_on="Dao-AILab/flash-attention#2424: a modifier of the logits that one backward kernel is not handed: the kernel of dK and dV recomputes the weights without the bias, from the LSE with it: weights are off by exp(-bias); dQ, dbias, the forward, a relative bias, and all without a bias are right",
+        needs=("backward", "bias"),
+    ),
+    Mutant(
+        name="s15_delta_is_a_mean",
+        file="device/delta.py",
+        before="    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)\n",
+        after="    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1) / (sizes.dv8 * 8)\n",
+        outputs=("dq", "dk", "delta", "dbias", "dsink", "drelative_bias"),
+        modelled_on="a mean where a sum is meant, as of (dO * O).mean(-1): rowsum(dO * O) in delta is divided by the number of channels of V; dLSE is subtracted whole; dQ, dK and the gradients of biases and sinks are wrong with it; dV and the forward are right",
+        needs=("backward",),
+    ),
+    Mutant(
+        name="s15_merge_gradient_without_the_merged_o",
+        file="device/merge.py",
+        before="            change = tl.sum(do[None, :, :] * (part - o[None, :, :]), 2) + dlse[None, :]\n",
+        after="            change = tl.sum(do[None, :, :] * part, 2) + dlse[None, :]\n",
+        outputs=("dq", "dk"),
+        modelled_on="linkedin/Liger-Kernel-like backward of a merge that differentiates the numerators of the weights and not their sum: the gradient through the LSE of a part is w_p (dO . O_p + dLSE), where w_p (dO . (O_p - O) + dLSE) is meant: dQ and dK of attention over chunks of keys are wrong by P (dO . O); dV, O and LSE are right",
+        subject="bundled-chunked",
+        needs=("backward",),
+    ),
+    Mutant(
+        name="s15_selected_dkdv_aligned_to_the_room",
+        file="device/selected_backward.py",
+        before="    shift = sizes.align_end * (k_end - sizes.sq)\n    slot = ",
+        after="    shift = sizes.align_end * (sizes.sk - sizes.sq)\n    slot = ",
+        outputs=("dk", "dv"),
+        modelled_on="ROCm/flash-attention#185: a diagonal that ends with the room for keys: chosen keys: under a bottom-right causal mask the kernel of dK and dV lets rows see as many keys after their own as the declared key length is below the room (up to that length), with weights from the LSE of the others; full lengths, top-left masks, dQ and the forward are right",
+        subject="bundled-selected",
+        needs=("backward", "causal", "key_lengths"),
+    ),
+    Mutant(
+        name="s15_keys_before_the_first_are_the_first",
+        file="reductions.py",
+        before="    near = torch.where(((key >= 0) & (key < keys))[:, None], ds.gather(3, at), 0.0)\n",
+        after="    near = torch.where((key < keys)[:, None], ds.gather(3, at), 0.0)\n",
+        outputs=("drelative_bias",),
+        modelled_on="an index that is clamped so that it can be gathered, and not masked afterwards: in the gradient of a relative bias every distance at which a row would see a key before the first one gets dS of the row and the first key once more: buckets of keys before the row are wrong, also those of distances that no pair has; buckets of keys at or after the row, rows whose dS with the first key is 0, and everything else are right",
+        needs=("backward", "relative_bias"),
+    ),
+    Mutant(
+        name="s15_rows_at_the_end_of_a_window_lost",
+        file="device/dkdv.py",
+        before="TRAILING + (1 if (LOWER | BITS) & MASK else 0)\n",
+        after="TRAILING + (1 if BITS & MASK else 0)\n",
+        outputs=("dk", "dv"),
+        modelled_on="flashinfer-ai/flashinfer#3682: a kernel that lacks the loop over the tiles at one edge of a window: under a left side of a window and without bits, dK and dV lose the tiles of queries behind those that need no mask, in which the last rows that see a tile of keys lie; where no tile is whole they lose all of them and are 0; dQ, the forward, and all without a left side are right",
+        needs=("backward", "window"),
+    ),
+    Mutant(
+        name="s15_hidden_pairs_times_infinity",
+        file="device/softmax.py",
+        before="    ds = p * (dp - delta)\n    if MASKED:\n        ds = tl.where(see, ds, 0.0)\n    return ds\n",
+        after="    return p * (dp - delta)  # p is 0 where nothing is seen\n",
+        outputs=("dq", "dk", "dbias", "drelative_bias"),
+        modelled_on="vllm-project/vllm#936: a weight of 0 that is taken to be enough of a mask: dS of a hidden pair is 0 * (dP - delta), which is NaN where dP (or delta) is infinite or NaN, as where a hidden value is: dQ of the row, dK of the key and the gradients of biases hold NaN; finite dP, dV and the forward are right",
+        needs=("backward",),
+    ),
+)
