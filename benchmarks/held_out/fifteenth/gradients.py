@@ -42,14 +42,15 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("backward",),
     ),
     Mutant(
-        name="s15_merge_gradient_without_the_merged_o",
-        file="device/merge.py",
-        before="            change = tl.sum(do[None, :, :] * (part - o[None, :, :]), 2) + dlse[None, :]\n",
-        after="            change = tl.sum(do[None, :, :] * part, 2) + dlse[None, :]\n",
-        outputs=("dq", "dk"),
-        modelled_on="linkedin/Liger-Kernel-like backward of a merge that differentiates the numerators of the weights and not their sum: the gradient through the LSE of a part is w_p (dO . O_p + dLSE), where w_p (dO . (O_p - O) + dLSE) is meant: dQ and dK of attention over chunks of keys are wrong by P (dO . O); dV, O and LSE are right",
-        subject="bundled-chunked",
-        needs=("backward",),
+        name="s15_whole_tiles_of_dkdv_without_alibi",
+        file="device/dkdv.py",
+        before="                    dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)  # [BLOCK_N, BLOCK_M]\n",
+        after="                    if part == FULL and terms.slopes is not None:\n"
+        "                        zT += head.slope_log2 * tl.abs(i[None, :] + head.shift - j[:, None]).to(tl.float32)\n"
+        "                    dpT = tl.dot(v, tl.trans(do), input_precision=PRECISION)  # [BLOCK_N, BLOCK_M]\n",
+        outputs=("dk", "dv"),
+        modelled_on="Dao-AILab/flash-attention#2424: a modifier of the logits that one of two loops has: in the tiles of queries that need no mask the kernel of dK and dV recomputes the weights without ALiBi, from the LSE with it: they are too large by exp(slope times distance); tiles at the diagonal, at the sides of a window and under bits, dQ, the forward, and all without slopes are right",
+        needs=("backward", "alibi"),
     ),
     Mutant(
         name="s15_selected_dkdv_aligned_to_the_room",

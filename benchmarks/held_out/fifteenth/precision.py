@@ -25,15 +25,14 @@ DEFECTS: tuple[Mutant, ...] = (
         subject="bundled-latent",
     ),
     Mutant(
-        name="s15_merge_gradient_by_a_difference",
-        file="device/merge.py",
-        before="            change = tl.sum(do[None, :, :] * (part - o[None, :, :]), 2) + dlse[None, :]\n",
-        after="            stored = o.to(partials.ptr.dtype.element_ty).to(tl.float32)\n"
-        "            delta = tl.sum(do * stored, 1)\n"
-        "            change = tl.sum(do[None, :, :] * part, 2) - delta[None, :] + dlse[None, :]\n",
-        outputs=("dq", "dk"),
-        modelled_on="ROCm/aiter#3070: precision: a delta of the O that was stored in 16 bits: the backward of a merge takes dO . O_p - dO . O with O rounded to the dtype of the parts, where dO . (O_p - O) in fp32 is meant: the gradient through the LSE of a part, and so dQ and dK of attention over chunks of keys, are imprecise where parts are nearly equal, in 16 bits most; dV, O and LSE are right",
-        subject="bundled-chunked",
+        name="s15_backward_weights_by_straight_lines",
+        file="device/softmax.py",
+        before="    p = tl.exp2(z - lse2)\n",
+        after="    x = z - lse2\n"
+        "    places = (tl.clamp(x, -126.0, 127.0) + 127.0) * 8388608.0  # exponent and fraction of a number\n"
+        "    p = tl.where(x < -126.0, 0.0, places.to(tl.int32).to(tl.float32, bitcast=True))\n",
+        outputs=("dq", "dk", "dv", "dbias", "drelative_bias"),
+        modelled_on="precision: Schraudolph's exponential, the fraction of the exponent taken for that of the number: the weights that every backward (that over chosen keys too) recomputes are too large by up to 6 percent, by straight lines between the powers of two; weights that are powers of two, delta, dsink and the forward are right",
         needs=("backward",),
     ),
     Mutant(
