@@ -63,7 +63,7 @@ DEFECTS: tuple[Mutant, ...] = (
         after="        lse = tl.where((p0 + tl.arange(0, BLOCK_P))[:, None] < parts, lse, 0.0)\n"
         "        total += tl.sum(tl.exp2((lse - pivot[None, :]) * to_log2), 0)\n",
         outputs=("o", "lse"),
-        modelled_on="facebookresearch/xformers 3e4a1b4b: a reduction over a power of two of parts whose padding is 0: where more than eight partials are merged and their number is no power of two, each place behind the last one counts in the sum of weights as a partial with an LSE of 0: O is too small and the LSE too large, the more so the lower the LSE of the row; eight partials or fewer, powers of two, and rows whose LSE is far above 0 are right",
+        modelled_on="facebookresearch/xformers 3e4a1b4b: a reduction over a power of two of parts whose padding is 0: where more than eight partials are merged (a sink is one of them) and their number is no power of two, in decoding of every kind, each place behind the last one counts in the sum of weights as a partial with an LSE of 0: O is too small and the LSE too large, the more so the lower the LSE of the row; eight partials or fewer, powers of two, and rows whose LSE is far above 0 are right",
         subject="bundled-decode",
     ),
     Mutant(

@@ -22,7 +22,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="            see = see & (j >= i + band.low)\n",
         after="            see = see & (j >= tl.min(i) + band.low)\n",
         outputs=_EVERY,
-        modelled_on="a window that is asked once for a tile of rows, as of kernels that skip whole tiles: every row has the left side of the first row of its tile of rows (of the tile of queries that dK and dV walk, too), so that it sees as many keys before its window as it lies behind that row, in all kernels; first rows of tiles, a single row, the right side, and all without a left side are right",
+        modelled_on="a window that is asked once for a tile of rows, as of kernels that skip whole tiles: every row has the left side of the first row of its tile of rows (of the tile of queries that dK and dV walk, too), so that it sees as many keys before its window as it lies behind that row, in all kernels (decoding too, whose tile holds the rows of all heads of a group); first rows of tiles, a single row, the right side, and all without a left side are right",
         needs=("window",),
     ),
     Mutant(
@@ -44,7 +44,7 @@ DEFECTS: tuple[Mutant, ...] = (
         '    z = tl.where(light[:, None], float("-inf"), z)\n'
         "    m_new = tl.maximum(m_i, tl.max(z, 1))\n",
         outputs=_EVERY,
-        modelled_on="NVIDIA/TensorRT-LLM's skip-softmax attention, with a threshold that is far too large: in a row a tile of keys whose largest logit lies more than 6 (base 2) below the maximum of the tiles before is left out, of O and of the row sum, in every forward (decoding, latent, quantised and chosen keys too); the gradients count all keys, from the LSE of the others; rows whose tiles all come near the maximum, or whose largest logit is in the last tile, are right",
+        modelled_on="NVIDIA/TensorRT-LLM's skip-softmax attention, with a threshold that is far too large: in a row a tile of keys whose largest logit lies more than 6 (base 2) below the maximum of the tiles before is left out, of O and of the row sum, in every forward (decoding, latent, quantised and chosen keys too); the gradients count all keys, from the LSE of the others; rows each of whose tiles comes within 6 of the maximum before it, and the first tile of a row, are right",
     ),
     Mutant(
         name="s15_mask_behind_the_exponential",
@@ -115,6 +115,6 @@ DEFECTS: tuple[Mutant, ...] = (
         after="        start, stop = segment(limits, part)\n"
         '        m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)\n',
         outputs=_EVERY,
-        modelled_on="a state that each of several loops begins anew, and that the rescaling relies on: the forward resets the running maximum, and not O and the row sum, before each of its loops (tiles at the left edge of a window, whole tiles, tiles that need a mask): what the loops before had summed is multiplied by exp(-inf) = 0 in the first tile of the next one, so that a row is the softmax over the keys of the last loop that has tiles; where the last loop has none, O is right and the LSE -inf; rows whose tiles all need a mask are right",
+        modelled_on="a state that each of several loops begins anew, and that the rescaling relies on: the forward resets the running maximum, and not O and the row sum, before each of its loops (tiles at the left edge of a window, whole tiles, tiles that need a mask): what the loops before had summed is multiplied by exp(-inf) = 0 in the first tile of the next one, so that a row is the softmax over the keys that it sees in the last loop that has tiles (O of 0 and an LSE of -inf where it sees none of them); where the last of the loops has no tile the LSE is -inf, and O is that of the loop before, or 0 where a sink joins; tiles of rows whose tiles of keys are all walked in the last loop are right",
     ),
 )

@@ -81,12 +81,23 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("backward", "window"),
     ),
     Mutant(
-        name="s15_hidden_pairs_times_infinity",
-        file="device/softmax.py",
-        before="    ds = p * (dp - delta)\n    if MASKED:\n        ds = tl.where(see, ds, 0.0)\n    return ds\n",
-        after="    return p * (dp - delta)  # p is 0 where nothing is seen\n",
-        outputs=("dq", "dk", "dbias", "drelative_bias"),
-        modelled_on="vllm-project/vllm#936: a weight of 0 that is taken to be enough of a mask: dS of a hidden pair is 0 * (dP - delta), which is NaN where dP (or delta) is infinite or NaN, as where a hidden value is: dQ of the row, dK of the key and the gradients of biases hold NaN; finite dP, dV and the forward are right",
-        needs=("backward",),
+        name="s15_dbias_forgets_the_dropout",
+        file="device/dq.py",
+        before="                if dropout.keep_share is not None:\n"
+        "                    dp = drop(dp * dropout.keep_scale, keep_tile(i, n0, bh, dropout, BLOCK_N))\n"
+        "                ds = score_gradient(p, dp, delta, see, part != FULL)  # [BLOCK_M, BLOCK_N]\n"
+        "                if ds_ptr is not None:\n"
+        "                    at = row_numbers(stats, b, h, q0, i)[:, None] * sizes.sk + j[None, :]\n"
+        "                    tl.store(ds_ptr + at, ds, ",
+        after="                of_bias = score_gradient(p, dp, delta, see, part != FULL)\n"
+        "                if dropout.keep_share is not None:\n"
+        "                    dp = drop(dp * dropout.keep_scale, keep_tile(i, n0, bh, dropout, BLOCK_N))\n"
+        "                ds = score_gradient(p, dp, delta, see, part != FULL)  # [BLOCK_M, BLOCK_N]\n"
+        "                if ds_ptr is not None:\n"
+        "                    at = row_numbers(stats, b, h, q0, i)[:, None] * sizes.sk + j[None, :]\n"
+        "                    tl.store(ds_ptr + at, of_bias, ",
+        outputs=("dbias", "drelative_bias"),
+        modelled_on="pytorch/pytorch#190717: a path for the gradient of a bias that does not know dropout: under dropout dbias and the gradient of a relative bias are sums of P * (dP - delta) with dP of all pairs, neither dropped nor divided by 1 - p; dQ, dK, dV and the forward drop as declared; without dropout all is right",
+        needs=("backward", "dropout"),
     ),
 )

@@ -25,7 +25,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
         before="    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (p.q, p.k, p.v))\n",
         after="    dq, dk, dv = (torch.empty_like(x) for x in (p.q, p.k, p.v))\n",
         outputs=("dq", "dk", "dv"),
-        modelled_on="Dao-AILab/flash-attention#355: torch.empty_like, which keeps the strides of a dense tensor, and a kernel that writes contiguous rows: dQ, dK and dV of tensors that are dense and lie as [B, S, H, D] belong to other rows and heads of the same sequence; contiguous tensors, tensors with gaps, one head or one row, and the forward are right",
+        modelled_on="Dao-AILab/flash-attention#355: torch.empty_like, which keeps the strides of a dense tensor, and a kernel that writes contiguous rows: dQ, dK and dV of tensors that lie as [B, S, H, D], with gaps too, belong to other rows and heads of the same sequence; tensors that lie as [B, H, S, D], one head or one row, and the forward are right",
         needs=("backward",),
     ),
     OwnDefect(
@@ -70,7 +70,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
         before="    see = torch.arange(low, high) <= torch.arange(begin, stop)[:, None] + shift\n",
         after="    see = torch.ones(stop - begin, high - low, dtype=torch.bool).tril()\n",
         outputs=("o", "lse", "dq", "dk", "dv"),
-        modelled_on="pytorch/pytorch#108108: a triangle that begins in the first corner of a chunk: under a bottom-right causal mask with more rows than keys, in the chunk in which the first rows that see a key stand behind rows that see none, rows see as many keys too many as there are rows of the chunk before the first key, and those rows see keys, too; all other chunks, chunks that begin with the first key, top-left masks, and as many keys as rows or more are right",
+        modelled_on="pytorch/pytorch#108108: a triangle that begins in the first corner of a chunk: under a bottom-right causal mask with more rows than keys that count, in the chunk in which the first rows that see a key stand behind rows that see none, rows see as many keys too many as there are rows of the chunk before the first key, and those rows see keys, too; all other chunks, chunks that begin with the first key, top-left masks, and as many keys as rows or more are right",
         needs=("causal",),
     ),
     OwnDefect(

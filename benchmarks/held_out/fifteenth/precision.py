@@ -36,12 +36,12 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("backward",),
     ),
     Mutant(
-        name="s15_argument_of_the_cap_in_16_bits",
-        file="device/logits.py",
-        before="else tanh(dot * terms.cap_ratio) * terms.cap_log2\n",
-        after="else tanh((dot * terms.cap_ratio).to(tl.float16).to(tl.float32)) * terms.cap_log2\n",
+        name="s15_maximum_kept_in_16_bits",
+        file="device/forward.py",
+        before="                p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]\n",
+        after="                p, m_i, l_i, alpha = online_step(z, see, m_i, l_i, part != FULL)  # p: [BLOCK_M, BLOCK_N]\n"
+        "                m_i = m_i.to(q.dtype).to(tl.float32)\n",
         outputs=("o", "lse", "dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bias"),
-        modelled_on="precision: a tanh of two halves at once: under a softcap the argument of the tanh, the scaled product over the cap, is rounded to fp16 in all kernels: logits are off by up to a relative 2^-11 of that argument (and 0 for arguments below 2^-25); the derivative takes the exact argument; arguments that fp16 holds, and all without a softcap, are right",
-        needs=("softcap",),
+        modelled_on="precision: a state of the softmax that is kept in the type of the inputs: behind every tile of keys the forward rounds the running maximum to the dtype of q (infinite beyond 65504 in fp16), while what was summed is relative to the exact one: the LSE is off by that rounding (base 2, up to 2^-9 of the maximum in bf16, 2^-12 in fp16), O from the second tile of keys of a row on, where tiles weigh by the roundings of different maxima; fp32, decoding, maxima that 16 bits hold, and O of a single tile are right, and the gradients follow that O and LSE",
     ),
 )

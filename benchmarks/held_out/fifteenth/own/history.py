@@ -1,7 +1,7 @@
 """Attention of chunks of rows to their history and to themselves, in plain torch, differentiated by autograd, written for this set: fp64, rounded once.
 
 The keys before a chunk are seen by all of its rows, those of the chunk itself by a causal mask; both parts are merged. It takes causal
-masks of both alignments, key lengths and a sink-free softmax; without a causal mask all keys are history.
+masks of both alignments and key lengths; without a causal mask all keys are history.
 """
 
 import torch
@@ -51,7 +51,7 @@ def rows_of_chunk(q, k, v, begin, stop, n, shift, causal, scale):
         non_finite=False,
         launch=(("chunk", (32, 16, 24)),),
     ),
-    contract=Contract(gradients=frozenset({"dq", "dk", "dv"})),
+    contract=Contract(reads_outputs=False, gradients=frozenset({"dq", "dk", "dv"})),
     device="cpu",
 )
 def history(p):
