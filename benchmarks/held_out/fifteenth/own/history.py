@@ -17,7 +17,7 @@ def part(q, k, v, see, scale):
     empty = (s == -torch.inf).all(-1, keepdim=True)
     s = torch.where(empty, 0.0, s)
     weights = torch.where(empty, 0.0, torch.softmax(s, -1))
-    lse = torch.logsumexp(s, -1, keepdim=True) if s.shape[-1] else torch.zeros_like(s.sum(-1, keepdim=True))
+    lse = torch.logsumexp(s, -1, keepdim=True) if s.shape[-1] else s.sum(-1, keepdim=True)
     return weights @ v, torch.where(empty, -torch.inf, lse)
 
 
