@@ -21,7 +21,7 @@ from flashverify.campaign.worker.mend import mend, mending
 from flashverify.campaign.worker.minimise import _mending, _with_repairs
 from flashverify.case.case import Case
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
-from flashverify.judge.verdict import CaseResult, OutputStats
+from flashverify.judge.verdict import CaseResult, Key, OutputStats
 from tests.campaign.company_seen import OUT, TOUCHED, book, failing
 
 LOOK, NAMED = Diagnosis(sentence="No known wrong semantics explains it."), Diagnosis("a", "A.")
@@ -156,6 +156,34 @@ def test_repairs_are_stored_and_told_and_stay_with_a_later_diagnosis(tmp_path):
     assert ledger.renamed(OUT, NAMED).diagnosis.repairs == (REPAIR,)
     assert open_run(ledger.store.path).findings[0].record.diagnosis.repairs == (REPAIR,)
     ledger.store.close()
+
+
+OTHER = Key("k", "accuracy", "bound", "dk", "fp16")
+
+
+@pytest.fixture
+def two_findings(tmp_path):
+    """Two findings that were minimised, the first with a repair."""
+    config = CampaignConfig(kind="fuzz", subjects=("k",), out=tmp_path / "run", device="cpu", workers=2)
+    ledger = Ledger(config)
+    explainer = Explainer(
+        config, ledger, Explaining(Budget(None, 10.0), 2, share=0.9, least=None), lambda _: None, float
+    )
+    for key, said in ((OUT, REPAIRED), (OTHER, LOOK)):
+        stats = (OutputStats(key.output, "end-to-end", 4),)
+        ledger.keep(CaseResult(f"fv1 seq_q={len(key.output)}", "k", "cpu", (failing(key),), stats), "k", 0.0)
+        explainer.told(0, Minimal(key, "fv1", failing(key), Confirmation(3, 3), said))
+    yield ledger, explainer
+    ledger.store.close()
+
+
+@pytest.mark.parametrize(("repair", "left"), [(REPAIR, [OUT]), (msgspec.structs.replace(REPAIR, line=8), [OUT, OTHER])])
+def test_findings_that_one_repair_makes_right_are_one(two_findings, repair, left):
+    ledger, explainer = two_findings
+    explainer.told(0, Mended(OTHER, (repair,)))
+
+    assert list(ledger.tally.records) == left
+    assert ledger.tally.records[OUT].diagnosis.repairs == (REPAIR,)
 
 
 def test_a_lead_keeps_its_repairs_when_it_takes_the_words_of_a_member():

@@ -56,14 +56,28 @@ def named(finding: FindingRecord) -> bool:
 def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> FindingRecord | None:
     """The first of the `known` findings whose diagnosis names the same defect as `found`, the diagnosis of the finding `key`.
 
-    Where no semantics has a name for it, one reading of the kernel is one defect. Both findings have to be about values: what else fails
-    on a case with wrong values gets their name as well.
+    Where no semantics has a name for it, one reading of the kernel is one defect; and one change of the source that makes both right is,
+    whatever the names. Both findings have to be about values: what else fails on a case with wrong values gets their name as well.
     """
     told = (*TOLD_BY_VALUES, *OF_VALUES)
-    if found is None or not (found.name or found.reading) or key.check not in told:
+    if found is None or not (found.name or found.reading or found.repairs) or key.check not in told:
         return None
     others = (r for r in known if r.key != key and r.key.check in told and r.diagnosis is not None)
-    return next((r for r in others if r.diagnosis is not None and same_defect(r.diagnosis, found)), None)
+    alike = (
+        r
+        for r in others
+        if r.diagnosis is not None and (same_defect(r.diagnosis, found) or _one_repair(r.diagnosis, found))
+    )
+    return next(alike, None)
+
+
+def _one_repair(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether one change of the source makes the subject right on the cases of both."""
+
+    def changes(found: Diagnosis) -> set[tuple[str, int, str]]:
+        return {(each.file, each.line, each.after) for each in found.repairs}
+
+    return bool(changes(a) & changes(b))
 
 
 def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:

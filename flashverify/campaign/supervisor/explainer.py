@@ -234,8 +234,12 @@ class Explainer:
 
     def _mended(self, event: Mended) -> None:
         """Changes of the source make the subject of a finding right."""
-        if self._folding.stands(event.key):
-            self._tell(FindingReconsidered(self._ledger.mended(event.key, event.repairs)))
+        if not self._folding.stands(event.key):
+            return
+        record = self._ledger.mended(event.key, event.repairs)
+        self._tell(FindingReconsidered(record))
+        if (same := self._second.same_diagnosis(event.key, record.diagnosis)) is not None:
+            self._folding.one(event.key, same.key, "the same repair")
 
     def _attributed(self, worker: int, event: Attributed) -> None:
         """A known cause accounts for a failure, or does not."""
