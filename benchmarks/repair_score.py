@@ -67,7 +67,7 @@ def score(mutant: Mutant, seconds: float, shrink: float) -> Score:
         first = case
         case, verdict = smaller(subject, case, verdict, shrink)
         begun = time.process_time()
-        found = repairs(subject, case, first=first, seconds=seconds, clock=time.process_time)
+        found = tuple(repairs(subject, case, first=first, seconds=seconds, clock=time.process_time))
         taken = time.process_time() - begun
         return Score(mutant.name, outcome(mutant, folder, spec, found), round(taken, 2), str(case), found)
 

@@ -15,7 +15,7 @@ from flashverify.campaign.plan_name import PlanName
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hypothesis.strategies import SearchStrategy
 
@@ -95,8 +95,8 @@ class Toolkit(Protocol):
     def attributed(self, subject: Any, case: Case, verdict: Verdict, diagnosis: Diagnosis) -> bool | None:
         """Whether what a diagnosis names makes the output of `verdict` what it is; None where that cannot be told."""
 
-    def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> tuple[Repair, ...]:
-        """Changes of one place of the subject's source that make it right on `case`, on which it fails, and on others, found within `seconds`."""
+    def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> Iterator[Repair]:
+        """Changes of one place of the subject's source that make it right on `case`, on which it fails, and on others, each as it is found, within `seconds`."""
 
     def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
         """Whether a gradient is wrong, and right given the subject's own delta, which is wrong too."""
@@ -220,7 +220,7 @@ class _Bundled(CompilesAhead):
             return None
         return attributed(subject, case, verdict, diagnosis, alone=True)
 
-    def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> tuple[Repair, ...]:
+    def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> Iterator[Repair]:
         from flashverify.repair import repairs
 
         return repairs(subject, case, first=first, seconds=seconds)

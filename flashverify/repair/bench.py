@@ -33,7 +33,7 @@ __all__ = ["Bench", "Effect", "within"]
 
 _PATIENCE, _LEAST = 8.0, 0.5
 """How many times as long as without an edit a run may take, and seconds that it may take in any case."""
-_AGAIN = 0.2
+_AGAIN = 2.0
 """Seconds after which what did not end is ended again."""
 _SOON = 1e-3
 """Seconds after which somebody else's alarm comes that should have come in the meantime."""

@@ -134,15 +134,15 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
 def _holders(codes: Iterable[CodeType]) -> dict[CodeType, list[FunctionType]]:
     """By code, the functions that have it, also those that the garbage collector was told to leave alone."""
     found: dict[CodeType, list[FunctionType]] = {code: [] for code in codes}
-    files = {code.co_filename for code in found}  # codes of other files may be equal
+    by_identity = {id(code): each for code, each in found.items()}  # codes of other files may be equal
     frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     functions = (
         each for each in gc.get_objects() if type(each) is FunctionType
     )  # some answer `isinstance` with a warning
     for each in functions:
-        if each.__code__.co_filename in files and each.__code__ in found:
-            found[each.__code__].append(each)
+        if id(each.__code__) in by_identity:
+            by_identity[id(each.__code__)].append(each)
     if frozen:
         gc.freeze()
     return found

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Judges"]
 
+_Seen = tuple[bool | None, frozenset[tuple[str, str]]]
+
 _DRAWN, _EACH = 54, 2
 """Cases that are drawn; of these, in the order of their size, one in so many is run at first."""
 _FAILING = 6
@@ -50,11 +52,11 @@ class Judges:
         self._asked, self._more = drawn[::_EACH], drawn[1::_EACH]
         if first is not None and first != case and work(first) <= LARGEST:
             self._asked.append(first)
-        self._fails: dict[Case, bool | None] = {}
+        self._unedited: dict[Case, _Seen] = {}
         self.cases = self.failing = 0
 
     def all_right(self, applied: Callable[[], AbstractContextManager[None]]) -> bool:
-        """Whether an edit makes the subject right on all cases that it runs without the edit.
+        """Whether an edit makes the subject right on all cases that it runs without the edit, and no access of memory is reported that was not before.
 
         Args:
             applied: puts the edit in place for a block.
@@ -76,8 +78,8 @@ class Judges:
     def _right(self, cases: list[Case], applied: Callable[[], AbstractContextManager[None]]) -> bool:
         for case in list(cases):
             with applied():
-                wrong = self._wrong(case)
-            if wrong is False:
+                wrong, accesses = self._seen(case)
+            if wrong is False and (not accesses or accesses <= self._without(case)[1]):
                 continue
             if wrong is None and self._fails_without(case) is None:
                 self._asked.remove(case)  # it tells nothing of the edit
@@ -88,18 +90,31 @@ class Judges:
         return True
 
     def _fails_without(self, case: Case) -> bool | None:
-        if case not in self._fails:
-            self._fails[case] = self._wrong(case)
-        return self._fails[case]
+        return self._without(case)[0]
 
-    def _wrong(self, case: Case) -> bool | None:
-        """Whether the subject as it is now fails on a case; None where it raises, or nothing can be compared."""
+    def _without(self, case: Case) -> _Seen:
+        if case not in self._unedited:
+            self._unedited[case] = self._seen(case)
+        return self._unedited[case]
+
+    def _seen(self, case: Case) -> _Seen:
+        """Whether the subject as it is now fails on a case, and which accesses of memory are reported of it.
+
+        None where it raises, or nothing can be compared.
+        """
         try:
             with within(_LIMIT):
                 scene = look(self._subject, case)
         except Exception:
-            return None
-        return None if scene is None else bool(scene.failures)
+            return None, frozenset()
+        if scene is None:
+            return None, frozenset()
+        run = scene.execution
+        reports = () if run.watch is None else run.watch.reports.values()
+        accesses = {(each.kind, each.argument or "") for each in reports} | {
+            (each.kind, each.tensor) for each in run.damage
+        }
+        return bool(scene.failures), frozenset(accesses)
 
 
 def _cases(subject: Subject, case: Case) -> Iterator[Case]:

@@ -99,7 +99,6 @@ class Pool:
             self.units += [Unit(ran, handicap, rewards, tier) for tier in range(len(_TIERS))]
         self._sites: dict[Ran, list[Site]] = {}
         self._alike: dict[Candidate, list[Candidate]] = {}
-        self.generated = self.kept = 0
 
     def next(self) -> tuple[Statement, Unit, Candidate] | None:
         """The edit that comes next, which is taken out; None where none is left."""
@@ -146,8 +145,6 @@ class Pool:
             if left:
                 unit.statements.append(Statement(unit.rewards[line], left))
         self._alike |= classes
-        self.generated += len(every)
-        self.kept += len(classes)
 
     @contextlib.contextmanager
     def applied(self, unit: Unit, candidate: Candidate) -> Iterator[None]:

@@ -31,6 +31,8 @@ _SAFE = frozenset(
     """.split()  # noqa: SIM905
 )
 """Calls that compute a value and do nothing else."""
+_OF_KERNELS = frozenset({"load", "add", "join"})
+"""Those of them that may do something else outside of kernels: read a file, change a set, wait."""
 _END = "\n"
 """Behind an expression, which may end with a comment."""
 Position = tuple[int, int, int, int, bool]
@@ -146,7 +148,9 @@ def _variants(group: list[Candidate]) -> dict[Candidate, Any]:
     if len(found) != len(group):  # one of them is no expression
         found = [_expression(text) for text in texts]
     return {
-        candidate: tree for candidate, tree in zip(group, found, strict=True) if tree is not None and _is_safe(tree)
+        candidate: tree
+        for candidate, tree in zip(group, found, strict=True)
+        if tree is not None and _is_safe(tree, in_kernel=candidate.ran.kernel is not None)
     }
 
 
@@ -179,12 +183,13 @@ def position(node: ast.expr | ast.stmt, shift: int = 0) -> Position:
     return node.lineno, begin, node.end_lineno, end, isinstance(node, ast.stmt)
 
 
-def _is_safe(tree: ast.expr) -> bool:
+def _is_safe(tree: ast.expr, *, in_kernel: bool) -> bool:
     """Whether computing an expression once more does nothing."""
+    safe = _SAFE if in_kernel else _SAFE - _OF_KERNELS
     for node in ast.walk(tree):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Starred)):
             return False
-        if isinstance(node, ast.Call) and _last(node.func) not in _SAFE:
+        if isinstance(node, ast.Call) and _last(node.func) not in safe:
             return False
     return True
 

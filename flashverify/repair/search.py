@@ -13,7 +13,7 @@ from flashverify.repair.pool import Pool, reward
 from flashverify.repair.suspicion import suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from flashverify.case.case import Case
     from flashverify.judge.record import Repair
@@ -26,7 +26,7 @@ __all__ = ["repairs"]
 
 _REPAIRS = 3
 """Places of which a repair is said, at most."""
-_MORE, _LEAST = 0.4, 1.5
+_MORE, _LEAST = 0.8, 2.0
 """After the first repair others are looked for, for this share of the time that it took, and so many seconds at least."""
 _ALIKE = 30
 """Edits that do the same on the failing case of which each is tried on the further ones."""
@@ -39,11 +39,11 @@ def repairs(
     first: Case | None = None,
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
-) -> tuple[Repair, ...]:
-    """Changes of one place each, after which the subject is right on `case` and on every further case that was tried.
+) -> Iterator[Repair]:
+    """Changes of one place each, after which the subject is right on `case` and on every further case that was tried, each as it is found.
 
     The source on disk is not touched: edited functions run in this process, in place of those of the subject, and are taken back. Only what
-    the subject's own Python does is edited, kernels that are interpreted among it, and no function that reaches for files or processes.
+    the subject's own Python does is edited, kernels that are interpreted among it. An edit may do more than compute: see `confine`.
 
     Args:
         subject: the kernel under test.
@@ -52,9 +52,9 @@ def repairs(
         seconds: by `clock`, after which no further edit is tried.
         clock: counts them.
 
-    Returns:
-        The repairs, the one found first before others, at most one for a statement; none where no edit was found in time, or where the
-        subject does not fail on `case` by a wrong value.
+    Yields:
+        Repairs, at most one for a statement; none where no edit was found in time, or where the subject does not fail on `case` by a wrong
+        value. Nothing is edited while one is handed out.
 
     Raises:
         Exception: whatever the subject raises on `case`.
@@ -62,11 +62,10 @@ def repairs(
     begun = clock()
     found = bench(subject, case)
     if found is None:
-        return ()
+        return
     pool, judges = Pool(found.execution, suspects(found)), Judges(subject, case, first)
-    made: list[Repair] = []
-    end = begun + seconds
-    while clock() < end and len(made) < _REPAIRS:
+    made, end = 0, begun + seconds
+    while clock() < end and made < _REPAIRS:
         chosen = pool.next()
         if chosen is None:
             break
@@ -81,9 +80,9 @@ def repairs(
         if right is not None:
             if not made:
                 end = min(end, clock() + max(_LEAST, _MORE * (clock() - begun)))
-            made.append(described(right, judges.cases, judges.failing))
+            made += 1
             statement.left.clear()
-    return tuple(made)
+            yield described(right, judges.cases, judges.failing)
 
 
 def _right(pool: Pool, judges: Judges, unit: Unit, candidate: Candidate, effect: Effect | None) -> Candidate | None:

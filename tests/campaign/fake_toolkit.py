@@ -222,7 +222,7 @@ class FakeToolkit:
         return {"tail-wrong": case.seq_k >= 17, "layout-wrong": case.seq_k < 17}.get(diagnosis.name)
 
     def repairs(self, subject, case, *, first, seconds):
-        return ()
+        return iter(())
 
     def follows_from_delta(self, subject, case, output):
         return False

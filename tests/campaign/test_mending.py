@@ -1,6 +1,8 @@
 """Repairs of a finding are looked for in a child of a worker, beside the diagnosis and once more in time that nothing else needs."""
 
 import os
+import socket
+import subprocess
 import time
 from types import SimpleNamespace
 
@@ -17,7 +19,7 @@ from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.mending import Mending
 from flashverify.campaign.supervisor.schedule import CampaignConfig
-from flashverify.campaign.worker.mend import mend, mending
+from flashverify.campaign.worker.mend import Mender, mend
 from flashverify.campaign.worker.minimise import _mending, _with_repairs
 from flashverify.case.case import Case
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
@@ -91,9 +93,61 @@ def test_what_a_child_changes_is_not_changed_here():
         here.edited = True
         return (REPAIR,)
 
-    with mending(Session(editing), "k", CASE, CASE, 10.0) as mender:
+    with Mender(Session(editing), "k", CASE, CASE, 10.0) as mender:
         assert mender.found(10.0) == (REPAIR,)
     assert not here.edited
+
+
+def test_what_was_told_before_the_time_was_over_is_known():
+    def one_and_no_more(_seconds):
+        yield REPAIR
+        time.sleep(60)
+
+    with Mender(Session(one_and_no_more), "k", CASE, CASE, 60.0) as mender:
+        assert mender.found(2.0) == (REPAIR,)
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [
+        lambda path: path.write_text("x"),
+        lambda path: path.unlink(),
+        lambda path: os.open(path, os.O_WRONLY | os.O_CREAT),
+        lambda path: path.with_name("folder").mkdir(),
+        lambda path: subprocess.run(["true"], check=True),
+        lambda path: socket.create_connection(("127.0.0.1", 9)),
+        lambda path: bytearray(64 << 30),
+    ],
+)
+def test_an_edit_that_does_more_than_compute_raises_in_the_child(doing, tmp_path):
+    path = tmp_path / "kept"
+    path.write_text("kept")
+
+    def editing(_seconds):
+        assert path.read_text() == "kept"
+        with pytest.raises((PermissionError, MemoryError)):
+            doing(path)
+        yield REPAIR
+
+    with Mender(Session(editing), "k", CASE, CASE, 20.0) as mender:
+        assert mender.found(20.0) == (REPAIR,)
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+    assert path.read_text() == "kept"
+
+
+def test_without_room_for_a_child_the_finding_stands_without_a_repair(monkeypatch, capsys):
+    def none():
+        raise BlockingIOError("no room")
+
+    monkeypatch.setattr(os, "fork", none)
+    session = Session(lambda _: (REPAIR,))
+    mend(session, Mend(finding(), 1.0))
+    task = SimpleNamespace(key=OUT, undiagnosed=False, subject="k", first="fv1")
+    with _mending(session, task, "fv1", time.monotonic() + 60.0) as mender:
+        assert mender is None
+
+    assert session.told == []
+    assert capsys.readouterr().err.count("no room") == 2
 
 
 def test_repairs_are_waited_for_where_little_is_said_alone():
@@ -101,9 +155,9 @@ def test_repairs_are_waited_for_where_little_is_said_alone():
         time.sleep(0.3)
         return (REPAIR,)
 
-    with mending(Session(slowly), "k", CASE, CASE, 10.0) as mender:
+    with Mender(Session(slowly), "k", CASE, CASE, 10.0) as mender:
         assert _with_repairs(mender, NAMED, 10.0) == NAMED
-    with mending(Session(slowly), "k", CASE, CASE, 10.0) as mender:
+    with Mender(Session(slowly), "k", CASE, CASE, 10.0) as mender:
         assert _with_repairs(mender, LOOK, 10.0) == REPAIRED
 
 
@@ -177,13 +231,27 @@ def two_findings(tmp_path):
     ledger.store.close()
 
 
-@pytest.mark.parametrize(("repair", "left"), [(REPAIR, [OUT]), (msgspec.structs.replace(REPAIR, line=8), [OUT, OTHER])])
-def test_findings_that_one_repair_makes_right_are_one(two_findings, repair, left):
+LINE, SECOND = msgspec.structs.replace(REPAIR, line=8), msgspec.structs.replace(REPAIR, cases=9)
+
+
+@pytest.mark.parametrize(
+    ("repairs", "left"), [((SECOND, LINE), [OUT]), ((LINE,), [OUT, OTHER]), ((LINE, REPAIR), [OUT, OTHER])]
+)
+def test_findings_with_one_repair_before_all_others_are_one(two_findings, repairs, left):
     ledger, explainer = two_findings
-    explainer.told(0, Mended(OTHER, (repair,)))
+    explainer.told(0, Mended(OTHER, repairs))
 
     assert list(ledger.tally.records) == left
     assert ledger.tally.records[OUT].diagnosis.repairs == (REPAIR,)
+
+
+def test_a_branch_that_is_switched_off_makes_no_findings_one(two_findings):
+    ledger, explainer = two_findings
+    off = msgspec.structs.replace(REPAIR, before="if fast:", after="if False:")
+    for key in (OUT, OTHER):
+        explainer.told(0, Mended(key, (off,)))
+
+    assert list(ledger.tally.records) == [OUT, OTHER]
 
 
 def test_a_lead_keeps_its_repairs_when_it_takes_the_words_of_a_member():

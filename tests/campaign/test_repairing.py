@@ -202,7 +202,7 @@ def test_of_wrong_values_it_says_whether_time_was_over(monkeypatch):
 
 def test_another_case_must_be_accepted_unless_a_stored_finding_brings_it(monkeypatch):
     seen = []
-    monkeypatch.setattr(FakeToolkit, "repairs", lambda *_, first, seconds: seen.append(first))
+    monkeypatch.setattr(FakeToolkit, "repairs", lambda *_, first, seconds: seen.append(first) or ())
 
     answer("tail", first="fv1 seq_q=7", stored_first=True)
     with pytest.raises(UsageError, match="first='fv1 seq_q=7' is not accepted by tail: seq_q=7"):

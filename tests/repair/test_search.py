@@ -56,7 +56,7 @@ def loaded(tmp_path):
 
 def first_repair(subject, case):
     """What is found within a minute of processor time, for which no load of the machine matters."""
-    found = repairs(subject, case, seconds=60, clock=time.process_time)
+    found = tuple(repairs(subject, case, seconds=60, clock=time.process_time))
     return found[0] if found else None
 
 
@@ -108,14 +108,14 @@ def test_a_right_subject_has_no_repair(loaded):
 def test_without_time_nothing_is_tried(loaded):
     subject = loaded("small_backward.py", ("ds.mT @ q * scale", "ds.mT @ q"))
 
-    assert repairs(subject, GRADIENTS, seconds=0.0) == ()
+    assert tuple(repairs(subject, GRADIENTS, seconds=0.0)) == ()
 
 
 def test_a_subject_is_as_it_was_behind_the_search(loaded):
     subject = loaded("small_backward.py", ("ds.mT @ q * scale", "ds.mT @ q"))
     before = look(subject, GRADIENTS)
 
-    repairs(subject, GRADIENTS, seconds=1.0, clock=time.process_time)
+    list(repairs(subject, GRADIENTS, seconds=1.0, clock=time.process_time))
 
     after = look(subject, GRADIENTS)
     assert {name: x.tolist() for name, x in after.outputs.items()} == {
@@ -127,4 +127,4 @@ def test_what_the_subject_raises_is_raised(loaded):
     subject = loaded("small_backward.py", ("    s = (q @ k.mT) * scale", "    s = (q @ k) * scale"))
 
     with pytest.raises(RuntimeError):
-        repairs(subject, GRADIENTS, seconds=1.0)
+        list(repairs(subject, GRADIENTS, seconds=1.0))

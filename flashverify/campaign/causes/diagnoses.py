@@ -44,6 +44,8 @@ KEPT = "stale-"
 
 UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
+_BRANCHES = ("if ", "elif ", "while ")
+"""What the line of a branch begins with."""
 _DESCRIBED, _SEEN, _WRONG = 1, 2, 3
 """How much a diagnosis says: what the failure looks like, what was seen, and what is wrong."""
 
@@ -56,8 +58,7 @@ def named(finding: FindingRecord) -> bool:
 def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> FindingRecord | None:
     """The first of the `known` findings whose diagnosis names the same defect as `found`, the diagnosis of the finding `key`.
 
-    Where no semantics has a name for it, one reading of the kernel is one defect; and one change of the source that makes both right is,
-    whatever the names. Both findings have to be about values: what else fails on a case with wrong values gets their name as well.
+    Where no semantics has a name for it, one reading of the kernel is one defect; and so is one repair, whatever the names. Both findings have to be about values: what else fails on a case with wrong values gets their name as well.
     """
     told = (*TOLD_BY_VALUES, *OF_VALUES)
     if found is None or not (found.name or found.reading or found.repairs) or key.check not in told:
@@ -72,12 +73,16 @@ def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> 
 
 
 def _one_repair(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether one change of the source makes the subject right on the cases of both."""
+    """Whether the change of the source that was found first for either is one and the same.
 
-    def changes(found: Diagnosis) -> set[tuple[str, int, str]]:
-        return {(each.file, each.line, each.after) for each in found.repairs}
-
-    return bool(changes(a) & changes(b))
+    A branch that is switched off is none: it makes every mistake right that lies in it.
+    """
+    first = [each.repairs[0] for each in (a, b) if each.repairs]
+    if len(first) < 2 or first[0].before.startswith(_BRANCHES):
+        return False
+    return msgspec.structs.replace(first[0], cases=0, failing=0) == msgspec.structs.replace(
+        first[1], cases=0, failing=0
+    )
 
 
 def agreed(first: Diagnosis, second: Diagnosis) -> Diagnosis:

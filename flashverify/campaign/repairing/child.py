@@ -19,8 +19,11 @@ from flashverify.campaign.toolkit import Toolkit, load_toolkit
 from flashverify.case.text import parse_case
 from flashverify.errors import FlashverifyError, NoVerdictError, UsageError
 from flashverify.judge.verdict import Status
+from flashverify.repair.confinement import confine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flashverify.judge.verdict import CaseResult
 
 __all__ = ["answer", "main"]
@@ -29,8 +32,13 @@ _WRONG_VALUES = ("accuracy", "nonfinite")
 """Checks that say which elements are wrong."""
 
 
-def answer(request: Request, toolkit: Toolkit) -> Answer:
+def answer(request: Request, toolkit: Toolkit, *, confined: Callable[[], None] = lambda: None) -> Answer:
     """Judges the case, then tries edits of the subject's source.
+
+    Args:
+        request: what is asked.
+        toolkit: that knows the subject.
+        confined: called before the first edit.
 
     Raises:
         FlashverifyError: the subject cannot be loaded, does not accept a case, or the harness failed.
@@ -51,7 +59,8 @@ def answer(request: Request, toolkit: Toolkit) -> Answer:
     if why:
         return msgspec.structs.replace(found, why=why, able=inability_in(result) is None)
     begun = time.monotonic()
-    repairs = toolkit.repairs(subject, case, first=first, seconds=request.seconds)
+    confined()
+    repairs = tuple(toolkit.repairs(subject, case, first=first, seconds=request.seconds))
     took = time.monotonic() - begun
     if repairs:
         return msgspec.structs.replace(found, repairs=repairs, seconds=took)
@@ -94,7 +103,7 @@ def main() -> None:
     try:
         toolkit = load_toolkit(request.toolkit)
         with toolkit.open("cpu", plain=False, numerics=request.numerics):
-            reply = answer(request, toolkit)
+            reply = answer(request, toolkit, confined=confine)
     except FlashverifyError as error:
         reply = Failed(kind=type(error).__name__, message=str(error))
     except Exception as error:

@@ -15,15 +15,14 @@ import msgspec
 from flashverify.campaign.protocol import Mended, Started
 from flashverify.case.text import parse_case
 from flashverify.judge.record import Repair
+from flashverify.repair.confinement import confine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from flashverify.campaign.protocol import Mend
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
 
-__all__ = ["Mender", "mend", "mending"]
+__all__ = ["Mender", "mend"]
 
 _SEARCHING = 0.9
 """Share of the time for the search: what was begun may end a little late."""
@@ -39,17 +38,26 @@ class Mender:
         case: where it fails.
         first: another case that fails likewise.
         seconds: after which the child is ended.
+
+    Raises:
+        OSError: there is no room for another process.
     """
 
     def __init__(self, session: Session, spec: str, case: Case, first: Case, seconds: float) -> None:
         subject = session.subject(spec)
         self._end = time.monotonic() + seconds
         self._answer, answer = os.pipe()
-        self._child = os.fork()
+        try:
+            self._child = os.fork()
+        except OSError:
+            os.close(self._answer)
+            os.close(answer)
+            raise
         if self._child == 0:
             try:
-                found = session.toolkit.repairs(subject, case, first=first, seconds=_SEARCHING * seconds)
-                os.write(answer, msgspec.json.encode(found))
+                confine()
+                for found in session.toolkit.repairs(subject, case, first=first, seconds=_SEARCHING * seconds):
+                    os.write(answer, msgspec.json.encode(found) + b"\n")
             except Exception as error:  # the finding stands without a repair
                 print(f"repair failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             finally:
@@ -57,8 +65,14 @@ class Mender:
         os.close(answer)
         self._told = b""
 
+    def __enter__(self) -> Mender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def found(self, seconds: float) -> tuple[Repair, ...]:
-        """The repairs, if they are known within so many seconds; the child is ended then."""
+        """The repairs that are known when the child is done, or after so many seconds; it is ended then."""
         end = min(self._end, time.monotonic() + seconds)
         while select.select([self._answer], [], [], max(0.0, end - time.monotonic()))[0]:
             part = os.read(self._answer, _CHUNK)
@@ -66,10 +80,8 @@ class Mender:
                 break
             self._told += part
         self.close()
-        try:
-            return msgspec.json.decode(self._told, type=tuple[Repair, ...])
-        except msgspec.DecodeError:  # nothing was told, or not all of it
-            return ()
+        told = self._told.split(b"\n")[:-1]  # what follows the last line was not told whole
+        return tuple(msgspec.json.decode(line, type=Repair) for line in told)
 
     def close(self) -> None:
         """End the child; nothing where it is ended."""
@@ -81,21 +93,16 @@ class Mender:
             self._child = 0
 
 
-@contextlib.contextmanager
-def mending(session: Session, spec: str, case: Case, first: Case, seconds: float) -> Iterator[Mender]:
-    """A child that looks for repairs while something else is done, until the end of the block."""
-    mender = Mender(session, spec, case, first, seconds)
-    try:
-        yield mender
-    finally:
-        mender.close()
-
-
 def mend(session: Session, task: Mend) -> None:
     """Emit `Mended` where repairs are found in time."""
     session.emit(Started())
     finding = task.cause
     case, first = parse_case(finding.case), parse_case(finding.first)
-    with mending(session, finding.subject_spec, case, first, task.limit) as mender:
-        if found := mender.found(task.limit):
-            session.emit(Mended(finding.key, found))
+    try:
+        with Mender(session, finding.subject_spec, case, first, task.limit) as mender:
+            found = mender.found(task.limit)
+    except OSError as error:
+        print(f"repair failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return
+    if found:
+        session.emit(Mended(finding.key, found))

@@ -19,7 +19,7 @@ from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, St
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.campaign.worker.fresh import Fresh, failure
-from flashverify.campaign.worker.mend import mending
+from flashverify.campaign.worker.mend import Mender
 from flashverify.campaign.worker.overflow import with_plain_values
 from flashverify.case.text import format_case, parse_case
 from flashverify.diagnosis.state.wording import tells_of_state
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from flashverify.campaign.worker.mend import Mender
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
     from flashverify.judge.verdict import CaseResult, Key, Verdict
@@ -121,7 +120,12 @@ def _mending(session: Session, task: Minimise, text: str, end: float) -> Abstrac
     told = task.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
     if not told or task.undiagnosed or session.device != "cpu" or not _WORTH <= left < math.inf:
         return nullcontext()
-    return mending(session, task.subject, parse_case(text), parse_case(task.first), left)
+    try:
+        mender = Mender(session, task.subject, parse_case(text), parse_case(task.first), left)
+    except OSError as error:  # the finding stands without a repair
+        print(f"repair failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return nullcontext()
+    return mender
 
 
 def _with_repairs(mender: Mender, diagnosis: Diagnosis | None, seconds: float) -> Diagnosis | None:
