@@ -224,8 +224,9 @@ class Scene:
         return bytes(inputs.visible.expand(shape).numpy().tobytes())
 
     def declared(self, names: tuple[str, ...]) -> Expectations:
-        """What is declared, without what the declared order of tiles makes sharper: a wrong kernel may break that too."""
-        return {name: dataclasses.replace(self.right[name], strict=None) for name in names if name in self.right}
+        """What is declared, given O and the LSE, without what the declared order of tiles makes sharper: a wrong kernel may break that too."""
+        given = {name: self.right[name] for name in names if name in self.right}
+        return {name: dataclasses.replace(x, strict=None, other=None) for name, x in given.items()}
 
     def _forward(self, truth: Truth) -> Expectations:
         return forward_asked(truth, self.problem, self.contract)

@@ -35,7 +35,7 @@ CASE = Case()
 class Session:
     """A worker's session whose toolkit does what it is told."""
 
-    device = "cpu"
+    setup = SimpleNamespace(device="cpu")
 
     def __init__(self, repairs):
         self.toolkit, self.told, self._repairs = self, [], repairs
@@ -77,13 +77,15 @@ def test_a_worker_tells_what_its_child_found_within_its_time():
 
 
 @pytest.mark.parametrize("answers", [dying, raising, lambda _: (), late])
-def test_a_child_that_dies_raises_finds_nothing_or_is_late_tells_nothing_and_is_gone(answers):
+def test_a_child_that_dies_raises_finds_nothing_or_is_late_tells_nothing_and_is_gone(answers, monkeypatch):
+    children, fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])
     session = Session(answers)
     mend(session, Mend(finding(), 0.2))
 
     assert session.told == []
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(children[0], os.WNOHANG)
 
 
 def test_what_a_child_changes_is_not_changed_here():
@@ -168,7 +170,7 @@ def test_nothing_is_repaired_beside_a_diagnosis_where_kernels_are_compiled_or_no
     changes,
 ):
     session = Session(lambda _: (REPAIR,))
-    session.device = changes.pop("device", "cpu")
+    session.setup = SimpleNamespace(device=changes.pop("device", "cpu"))
     end = time.monotonic() + changes.pop("end", 60.0)
     task = SimpleNamespace(**{"key": OUT, "undiagnosed": False, "subject": "k", "first": "fv1", **changes})
 

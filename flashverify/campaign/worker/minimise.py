@@ -118,7 +118,7 @@ def _mending(session: Session, task: Minimise, text: str, end: float) -> Abstrac
     """What looks for repairs beside the diagnosis; None where there is nothing to repair, where kernels are compiled, or without a limit."""
     left = _SAYING * (end - time.monotonic())
     told = task.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
-    if not told or task.undiagnosed or session.device != "cpu" or not _WORTH <= left < math.inf:
+    if not told or task.undiagnosed or not _WORTH <= left < math.inf or session.setup.device != "cpu":
         return nullcontext()
     try:
         mender = Mender(session, task.subject, parse_case(text), parse_case(task.first), left)
