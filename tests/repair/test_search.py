@@ -1,5 +1,6 @@
 """The repair of a small subject with one planted mistake is the line as it was."""
 
+import contextlib
 import importlib.util
 import itertools
 import sys
@@ -13,6 +14,7 @@ from flashverify.diagnosis.observe import look
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
 from flashverify.repair import repairs
+from flashverify.repair.judges import Judges
 from tests.fast_tier import fast_one_in
 
 HERE = Path(__file__).parent
@@ -58,6 +60,26 @@ def first_repair(subject, case):
     """What is found within a minute of processor time, for which no load of the machine matters."""
     found = tuple(repairs(subject, case, seconds=60, clock=time.process_time))
     return found[0] if found else None
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_repair_with_which_an_access_is_reported_that_was_not_before_is_refused(loaded, monkeypatch, right):
+    load = "        values = tl.load(v + at_k, mask=there, other=0.0)"
+    line = KERNEL[0][1]
+    wrong = loaded("small_kernel.py", (line, line.replace("<=", "<")))
+    edited = sys.modules[
+        loaded(
+            "small_kernel.py", (load, load if right else load.replace(", mask=there, other=0.0", ""))
+        ).function.__module__
+    ]
+
+    @contextlib.contextmanager
+    def applied():
+        with monkeypatch.context() as patch:
+            patch.setattr(sys.modules[wrong.function.__module__], "kernel", edited.kernel)
+            yield
+
+    assert Judges(wrong, CAUSAL, None).all_right(applied) is right
 
 
 KERNEL = [
