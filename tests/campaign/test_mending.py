@@ -11,7 +11,7 @@ import pytest
 
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import heard
-from flashverify.campaign.protocol import Mend, Mended, Minimal
+from flashverify.campaign.protocol import Mend, Mended, Minimal, Started
 from flashverify.campaign.store.writer import open_run
 from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.events import FindingReconsidered
@@ -19,6 +19,7 @@ from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.mending import Mending
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.campaign.worker import mend as worker_mend
 from flashverify.campaign.worker.mend import Mender, mend
 from flashverify.campaign.worker.minimise import _mending, _with_repairs
 from flashverify.case.case import Case
@@ -38,12 +39,13 @@ class Session:
     setup = SimpleNamespace(device="cpu")
 
     def __init__(self, repairs):
-        self.toolkit, self.told, self._repairs = self, [], repairs
+        self.toolkit, self.told, self.signs, self._repairs = self, [], 0, repairs
 
     def subject(self, spec):
         return spec
 
     def emit(self, event):
+        self.signs += isinstance(event, Started)
         if isinstance(event, Mended):
             self.told.append(event)
 
@@ -86,6 +88,15 @@ def test_a_child_that_dies_raises_finds_nothing_or_is_late_tells_nothing_and_is_
     assert session.told == []
     with pytest.raises(ChildProcessError):
         os.waitpid(children[0], os.WNOHANG)
+
+
+def test_a_worker_that_waits_for_its_child_says_that_it_is_alive(monkeypatch):
+    monkeypatch.setattr(worker_mend, "_SIGN", 0.05)
+    session = Session(late)
+    with Mender(session, "k", CASE, CASE, 20.0) as mender:
+        assert mender.found(0.5) == ()
+
+    assert session.signs >= 2
 
 
 def test_what_a_child_changes_is_not_changed_here():

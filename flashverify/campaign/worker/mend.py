@@ -26,6 +26,8 @@ __all__ = ["Mender", "mend"]
 
 _SEARCHING = 0.9
 """Share of the time for the search: what was begun may end a little late."""
+_SIGN = 1.0
+"""Seconds after which a worker that waits says that it is alive."""
 _CHUNK = 1 << 16
 
 
@@ -45,7 +47,7 @@ class Mender:
 
     def __init__(self, session: Session, spec: str, case: Case, first: Case, seconds: float) -> None:
         subject = session.subject(spec)
-        self._end = time.monotonic() + seconds
+        self._emit, self._end = session.emit, time.monotonic() + seconds
         self._answer, answer = os.pipe()
         try:
             self._child = os.fork()
@@ -74,11 +76,17 @@ class Mender:
     def found(self, seconds: float) -> tuple[Repair, ...]:
         """The repairs that are known when the child is done, or after so many seconds; it is ended then."""
         end = min(self._end, time.monotonic() + seconds)
-        while select.select([self._answer], [], [], max(0.0, end - time.monotonic()))[0]:
-            part = os.read(self._answer, _CHUNK)
-            if not part:
+        while True:
+            left = max(0.0, end - time.monotonic())
+            if select.select([self._answer], [], [], min(left, _SIGN))[0]:
+                part = os.read(self._answer, _CHUNK)
+                if not part:
+                    break
+                self._told += part
+            elif left <= 0:
                 break
-            self._told += part
+            else:
+                self._emit(Started())  # a worker that waits is alive
         self.close()
         told = self._told.split(b"\n")[:-1]  # what follows the last line was not told whole
         return tuple(msgspec.json.decode(line, type=Repair) for line in told)
