@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from itertools import accumulate
 
-__all__ = ["Source"]
+__all__ = ["Source", "called"]
 
 
 class Source:
@@ -41,3 +41,12 @@ class Source:
         """The text of a node."""
         start, end = self.span(node)
         return self.text[start:end]
+
+
+def called(node: ast.AST) -> str:
+    """The last part of the name that a call calls; empty of anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""

@@ -6,6 +6,8 @@ exchange.py    an edit in a running process      copies.py      all edits of a f
 probing.py     which of them change anything     pool.py        which edit comes next
 bench.py       what it does on the failing case  judges.py      what it does on others
 described.py   what is said of it                own.py         which files are looked at
+tracing.py     what a trace sees                 kinds.py       which names may stand for which
+family.py      how others write the same         confinement.py what an edit may not do
 search.py      all of it
 """
 

@@ -6,12 +6,14 @@ import ast
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from flashverify.source_text import called
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flashverify.source_text import Source
 
-__all__ = ["Family", "callee"]
+__all__ = ["Family"]
 
 _LONGEST = 200
 """Characters of a text that may stand elsewhere too."""
@@ -29,7 +31,7 @@ class Family:
         self._assigned: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
         for source, function in functions:
             for node in ast.walk(function):
-                if isinstance(node, ast.Call) and (name := callee(node)):
+                if isinstance(node, ast.Call) and (name := called(node)):
                     for place, argument in _arguments(node):
                         _add(self._arguments[name, place], source, argument)
                 elif isinstance(node, ast.Assign):
@@ -38,7 +40,7 @@ class Family:
 
     def arguments(self, call: ast.Call) -> Iterable[tuple[ast.expr, str, frozenset[str]]]:
         """For each argument of a call, what calls of the same function have in its place, with the names that this reads."""
-        name = callee(call)
+        name = called(call)
         for place, argument in _arguments(call) if name else ():
             for text, names in self._arguments.get((name, place), {}).items():
                 yield argument, text, names
@@ -46,14 +48,6 @@ class Family:
     def assigned(self, target: str) -> Iterable[tuple[str, frozenset[str]]]:
         """What is assigned to a target of this text, with the names that it reads."""
         return self._assigned.get(target, {}).items()
-
-
-def callee(call: ast.Call) -> str:
-    """The last part of the name of what is called."""
-    function = call.func
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
 
 
 def _arguments(call: ast.Call) -> list[tuple[int | str, ast.expr]]:

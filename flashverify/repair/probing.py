@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from flashverify.source_text import called
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -189,15 +191,9 @@ def _is_safe(tree: ast.expr, *, in_kernel: bool) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Starred)):
             return False
-        if isinstance(node, ast.Call) and _last(node.func) not in safe:
+        if isinstance(node, ast.Call) and called(node) not in safe:
             return False
     return True
-
-
-def _last(function: ast.expr) -> str:
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
 
 
 def _bytes(value: Any) -> bytes:

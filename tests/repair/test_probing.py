@@ -14,7 +14,7 @@ from flashverify.repair.candidates import sites
 from flashverify.repair.copies import probed
 from flashverify.repair.exchange import edited, in_place
 from flashverify.repair.functions import executed
-from flashverify.repair.probing import Probe, watching
+from flashverify.repair.probing import Probe, _is_safe, watching
 from tests.repair import probed_functions
 
 
@@ -172,3 +172,10 @@ def test_targets_are_left_to_the_edited_function(of_plain):
 
 def test_nothing_is_watched_behind_the_block():
     assert not [name for name in vars(builtins) if "flashverify" in name]
+
+
+@pytest.mark.parametrize("text", ["seen.add(n)", "torch.load(path)", "queue.join()"])
+def test_calls_that_may_do_more_outside_of_kernels_are_computed_in_kernels_alone(text):
+    tree = ast.parse(text, mode="eval").body
+
+    assert [_is_safe(tree, in_kernel=each) for each in (True, False)] == [True, False]

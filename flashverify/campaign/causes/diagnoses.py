@@ -22,6 +22,7 @@ __all__ = [
     "KEPT",
     "OF_VALUES",
     "UNWRITTEN",
+    "about_values",
     "agreed",
     "alike",
     "heard",
@@ -50,6 +51,11 @@ _DESCRIBED, _SEEN, _WRONG = 1, 2, 3
 """How much a diagnosis says: what the failure looks like, what was seen, and what is wrong."""
 
 
+def about_values(key: Key) -> bool:
+    """Whether a failure is one of wrong values, or of a question about values by way of another problem."""
+    return key.check in (*TOLD_BY_VALUES, *OF_VALUES)
+
+
 def named(finding: FindingRecord) -> bool:
     """Whether the diagnosis of a finding has a name."""
     return finding.diagnosis is not None and bool(finding.diagnosis.name)
@@ -60,10 +66,9 @@ def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> 
 
     Where no semantics has a name for it, one reading of the kernel is one defect; and so is one repair, whatever the names. Both findings have to be about values: what else fails on a case with wrong values gets their name as well.
     """
-    told = (*TOLD_BY_VALUES, *OF_VALUES)
-    if found is None or not (found.name or found.reading or found.repairs) or key.check not in told:
+    if found is None or not (found.name or found.reading or found.repairs) or not about_values(key):
         return None
-    others = (r for r in known if r.key != key and r.key.check in told and r.diagnosis is not None)
+    others = (r for r in known if r.key != key and about_values(r.key) and r.diagnosis is not None)
     alike = (
         r
         for r in others

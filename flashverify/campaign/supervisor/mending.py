@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.diagnoses import OF_VALUES, says_little
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES
+from flashverify.campaign.causes.diagnoses import about_values, says_little
 from flashverify.campaign.protocol import Mend
 
 if TYPE_CHECKING:
@@ -51,6 +50,6 @@ class Mending:
 
 
 def _is_open(record: FindingRecord) -> bool:
-    told = record.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
+    told = about_values(record.key)
     mended = record.diagnosis is not None and bool(record.diagnosis.repairs)
     return told and not mended and (bool(record.confirmation.failed) or not record.confirmation.repeats)

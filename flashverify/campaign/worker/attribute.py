@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
-from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, named
+from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, about_values, named
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
@@ -108,7 +108,7 @@ class Cause:
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
         if (same := self._same_end(sighting)) is not None:
             return same
-        asked = sighting.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
+        asked = about_values(sighting.key)
         answer = self._attributed(case, sighting.verdict) if asked else None
         told = answer is not None
         words: str | None = "the same diagnosis" if answer else self._follows(sighting)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flashverify.campaign.causes.diagnoses import OF_VALUES, says_little
+from flashverify.campaign.causes.diagnoses import about_values, says_little
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
-from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, symptom
+from flashverify.campaign.causes.symptoms import symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS, PlanName
 from flashverify.campaign.protocol import Improved, Judge, Minimal, Minimise, Started
 from flashverify.campaign.shrink.shrinker import shrink
@@ -117,8 +117,7 @@ def minimise(session: Session, task: Minimise) -> None:
 def _mending(session: Session, task: Minimise, text: str, end: float) -> AbstractContextManager[Mender | None]:
     """What looks for repairs beside the diagnosis; None where there is nothing to repair, where kernels are compiled, or without a limit."""
     left = _SAYING * (end - time.monotonic())
-    told = task.key.check in (*TOLD_BY_VALUES, *OF_VALUES)
-    if not told or task.undiagnosed or not _WORTH <= left < math.inf or session.setup.device != "cpu":
+    if not about_values(task.key) or task.undiagnosed or not _WORTH <= left < math.inf or session.setup.device != "cpu":
         return nullcontext()
     try:
         mender = Mender(session, task.subject, parse_case(text), parse_case(task.first), left)
@@ -195,7 +194,7 @@ def _diagnosis(
 
 def _known(session: Session, task: Minimise, case: Case, verdict: Verdict) -> Diagnosis | None:
     """The diagnosis of another finding that accounts for the minimal case too, though it had no say on the case as it was seen first."""
-    if task.key.cause or task.key.check not in (*TOLD_BY_VALUES, *OF_VALUES):
+    if task.key.cause or not about_values(task.key):
         return None
     session.emit(Started())
     subject = session.subject(task.subject)

@@ -6,8 +6,8 @@ import ast
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from flashverify.mutants.operators.numbers import called
 from flashverify.mutants.operators.walk import PERFORMANCE, Edit
+from flashverify.source_text import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,13 +6,14 @@ import ast
 from typing import TYPE_CHECKING
 
 from flashverify.mutants.operators.walk import MODULE, Edit
+from flashverify.source_text import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flashverify.mutants.operators.walk import Place
 
-__all__ = ["NUMBERS", "called"]
+__all__ = ["NUMBERS"]
 
 _COMPARE = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">")}
 _EQUAL = {ast.Eq: ("==", "!="), ast.NotEq: ("!=", "==")}
@@ -59,15 +60,6 @@ _CALLS = {
     "log2": "log",
 }
 _LOGARITHMS = frozenset({"LOG2_E", "_LOG2_E", "_LN_2"})
-
-
-def called(node: ast.AST) -> str:
-    """The last part of the name that a call calls, or nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 def _compare(node: ast.AST, place: Place) -> Iterator[Edit]:

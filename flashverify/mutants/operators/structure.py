@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from flashverify.mutants.operators.numbers import called
 from flashverify.mutants.operators.walk import MODULE, Edit
+from flashverify.source_text import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from flashverify.repair.exchange import Edit
 if TYPE_CHECKING:
     from flashverify.repair.functions import Ran
 
-__all__ = ["Around", "Operator", "Varied", "called"]
+__all__ = ["Around", "Varied"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,3 @@ class Around:
             left, right = self.kind(node.left), self.kind(node.right)
             return left if left == right else ""
         return ""
-
-
-Operator = "Callable[[ast.AST, Around], Iterator[Varied]]"
-
-
-def called(node: ast.AST) -> str:
-    """The last part of the name that a call calls; empty of anything else."""
-    if not isinstance(node, ast.Call):
-        return ""
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else ""

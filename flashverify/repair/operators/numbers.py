@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from flashverify.repair.operators.around import called
+from flashverify.source_text import called
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from flashverify.repair.exchange import Edit
-from flashverify.repair.operators.around import Varied, called
+from flashverify.repair.operators.around import Varied
+from flashverify.source_text import called
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
