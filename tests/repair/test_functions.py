@@ -1,6 +1,7 @@
 """What ran: which functions of the subject's own, which of their lines, of what kind names were, and under which kernel."""
 
 import json
+import runpy
 import textwrap
 
 import numpy as np
@@ -196,3 +197,16 @@ def test_values_of_no_kind_are_left_out():
 
     assert found.keys() & {"number", "text", "more"} == {"number"}
     assert "see" in KINDS
+
+
+def test_a_function_of_a_copied_file_is_not_edited_with_the_one_that_ran_first(tmp_path):
+    copies = []
+    for name in ("one", "copy"):
+        path = tmp_path / f"{name}.py"
+        path.write_text("def half(x):\n    return x // 2\n", encoding="utf-8")
+        copies.append(runpy.run_path(str(path))["half"])
+
+    (ran,) = [each for each in executed(lambda: [half(4) for half in copies], dict) if each.name == "half"]
+
+    assert ran.functions == copies[:1]
+    assert ran.file.name == "one.py"
