@@ -129,7 +129,7 @@ def test_what_was_told_before_the_time_was_over_is_known():
         lambda path: path.with_name("folder").mkdir(),
         lambda path: subprocess.run(["true"], check=True),
         lambda path: socket.create_connection(("127.0.0.1", 9)),
-        lambda path: bytearray(64 << 30),
+        lambda path: bytearray(6 << 30),
     ],
 )
 def test_an_edit_that_does_more_than_compute_raises_in_the_child(doing, tmp_path):
