@@ -72,7 +72,7 @@ def seen(subject: Subject, problem: Problem, execution: Execution, *, like: Scen
         right[name] = dataclasses.replace(right[name], strict=strict)
     o = lse = None
     if inputs.do is not None:
-        if "lse" in outputs:
+        if "lse" in outputs and subject.contract.reads_outputs is not False:
             unit = 1.0 if form.lse_base == "e" else math.log(2.0)
             o, stored, bad = finite_stored(outputs["o"], outputs["lse"], truth)
             lse = stored * unit

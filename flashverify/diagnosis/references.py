@@ -28,8 +28,8 @@ def forward_asked(truth: Truth, problem: Problem, contract: Contract) -> Expecta
 
 
 def backward_asked(truth: Truth, problem: Problem, o: Tensor | None, lse: Tensor | None) -> Expectations:
-    """What `truth` asks of the gradients, given O and its LSE in the units of the subject, or without them."""
-    pairs = truth.backward() if o is None or lse is None else truth.conditional(o, lse)
+    """What `truth` asks of the gradients, given O and its LSE in the units of the subject, or end to end without them."""
+    pairs = truth.widest() if o is None or lse is None else truth.conditional(o, lse)
     values = {name: of_bound(*pair) for name, pair in pairs.items()}
     for name, mask in outside(problem).items():
         if (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flashverify.repair.exchange import Edit
     from flashverify.repair.functions import Ran
 
-__all__ = ["Candidate", "Site", "sites"]
+__all__ = ["Candidate", "Site", "sites", "statements_that_ran"]
 
 _LEFT_ALONE = frozenset(
     {"multiple_of", "max_contiguous", "max_constancy", "static_assert", "debug_barrier", "static_print"}
@@ -49,10 +49,8 @@ class Site:
 
 
 def sites(ran: Ran) -> Iterator[Site]:
-    """The statements of a function that ran."""
-    for statement in _statements(ran.node):
-        if not any(line in ran.lines for line in range(statement.lineno, (statement.end_lineno or 0) + 1)):
-            continue
+    """The statements of a function that ran, with their edits."""
+    for statement in statements_that_ran(ran):
         found: dict[tuple[int, int, str], Candidate] = {}
         for node, parent in _own_nodes(statement):
             around = Around(ran, statement, parent)
@@ -63,6 +61,13 @@ def sites(ran: Ran) -> Iterator[Site]:
                         found[key] = Candidate(ran, varied.edit, varied.cost, varied.node)
         if found:
             yield Site(ran, statement.lineno, sorted(found.values(), key=lambda each: each.cost))
+
+
+def statements_that_ran(ran: Ran) -> Iterator[ast.stmt]:
+    """The statements of a function that ran, those that only refuse arguments left out."""
+    for statement in _statements(ran.node):
+        if any(line in ran.lines for line in range(statement.lineno, (statement.end_lineno or 0) + 1)):
+            yield statement
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -81,10 +81,10 @@ def _name(name: str) -> ast.Name:
 
 
 def _choice(number: int, found: list[ast.stmt], variants: list[Any]) -> ast.stmt:
-    """One of several statements, or what stands there."""
+    """The statements of one edit of several, or what stands there."""
     for at, variant in enumerate(variants):
         chosen = ast.Compare(ast.Call(_name(CHOICE), [ast.Constant(number)], []), [ast.Eq()], [ast.Constant(at)])
-        found = [ast.If(chosen, [variant], found)]
+        found = [ast.If(chosen, variant.body, found)]
     return found[0]
 
 

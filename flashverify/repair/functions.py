@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flashverify.repair.family import Family
-from flashverify.repair.kinds import likeness
+from flashverify.repair.kinds import floats_of, likeness
 from flashverify.repair.tracing import Seen
 from flashverify.source_text import Source
 
@@ -37,7 +37,7 @@ class Ran:
         kernel: the Python function of a kernel, or of what kernels call; None where it is plain Python.
         functions: the plain functions with this code.
         under: the kernels that ran it, and the passes in which it ran outside of one.
-        family: how the functions that ran write things.
+        family: how the functions that ran write things, kernels apart from plain Python.
     """
 
     file: Path
@@ -57,6 +57,11 @@ class Ran:
         """What it is called."""
         return self.node.name
 
+    @property
+    def globals(self) -> dict[str, Any]:
+        """The names of its module."""
+        return getattr(self.kernel or next(iter(self.functions), None), "__globals__", {})
+
     @cached_property
     def read(self) -> frozenset[str]:
         """The names, and fields, that it reads."""
@@ -72,15 +77,24 @@ class Ran:
     def known(self) -> frozenset[str]:
         """Names that mean something in it."""
         names = {name.partition(".")[0] for name in self.kinds} | {name.partition(".")[0] for name in self.read}
-        return frozenset(names | set(self._first_assigned))
+        return frozenset(names | set(self._first_assigned) | set(self.globals))
 
     @cached_property
     def conditions(self) -> tuple[str, ...]:
         """The comparisons of tensors, and what is made of them, that stand in the function, each once."""
         found = (each for each in ast.walk(self.node) if isinstance(each, ast.Compare))
-        texts = (self.source.of(each) for each in found)
+        of_tensors = (each for each in found if "[" in self.source.of(each) or self._reads_a_tensor(each))
         named = [name for name, kind in self.kinds.items() if kind.startswith("bool[")]
-        return tuple(dict.fromkeys([*named, *(text for text in texts if "[" in text)]))
+        return tuple(dict.fromkeys([*named, *map(self.source.of, of_tensors)]))
+
+    def _reads_a_tensor(self, node: ast.AST) -> bool:
+        names = (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        return any("[" in self.kinds.get(name, "") for name in names)
+
+    @cached_property
+    def text(self) -> str:
+        """How it is written, in one line."""
+        return " ".join(self.source.of(self.node).split())
 
     @cached_property
     def _first_assigned(self) -> dict[str, int]:
@@ -122,12 +136,15 @@ def executed(run: Callable[[], object], kernels: Callable[[], dict[CodeType, Fun
     for code, lines in seen.lines.items():
         function = _found(code, of_kernels.get(code), holders[code])
         if function is not None:
-            function.lines, function.kinds, function.returned = lines, seen.kinds[code], seen.returned.get(code, "")
+            function.lines, function.returned = lines, seen.returned.get(code, "")
+            function.kinds = floats_of(function.globals) | seen.kinds[code]
             function.under = {_root(each, of_kernels) for each in seen.under[code]}
             ran.append(function)
-    family = Family((each.source, each.node) for each in ran)
-    for each in ran:
-        each.family = family
+    for interpreted in (True, False):
+        alike = [each for each in ran if (each.kernel is not None) is interpreted]
+        family = Family((each.source, each.node) for each in alike)
+        for each in alike:
+            each.family = family
     return ran
 
 

@@ -11,14 +11,14 @@ import torch
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["kind_of", "kinds_of", "likeness", "shape_of"]
+__all__ = ["floats_of", "kind_of", "kinds_of", "likeness", "shape_of"]
 
 _MOST = 40
-"""Fields of tuples with names that are looked at, per tuple."""
+"""Fields that are looked at, per tuple with names or dataclass."""
 
 
 def kinds_of(frame: FrameType) -> dict[str, str]:
-    """By name of a local, of a global that the code reads, and of a field of a tuple with names, the kind of its value.
+    """By name of a local, of a global that the code reads, and of a field of a tuple with names or of a dataclass, the kind of its value.
 
     Kinds are `int`, `bool`, `float`, `dtype`, and of tensors `int[16]`, `float[16, 32]` and so on; a constant of Triton's, and a tensor
     without dimensions, is like the number that it holds. What is of no such kind is left out.
@@ -28,11 +28,21 @@ def kinds_of(frame: FrameType) -> dict[str, str]:
     for name, value in (read | frame.f_locals).items():
         if kind := kind_of(value):
             found[name] = kind
-        elif isinstance(value, tuple) and hasattr(value, "_fields"):
-            for inner in value._fields[:_MOST]:
-                if kind := kind_of(getattr(value, inner)):
-                    found[f"{name}.{inner}"] = kind
+        for inner in _fields(value)[:_MOST]:
+            if kind := kind_of(getattr(value, inner, None)):
+                found[f"{name}.{inner}"] = kind
     return found
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    if isinstance(value, tuple):
+        return tuple(getattr(value, "_fields", ()))
+    return tuple(getattr(type(value), "__dataclass_fields__", ()))
+
+
+def floats_of(names: dict[str, Any]) -> dict[str, str]:
+    """The kinds of those names of a module that are a float: constants of its formulas."""
+    return {name: "float" for name, value in names.items() if name.isidentifier() and kind_of(value) == "float"}
 
 
 def shape_of(kind: str) -> tuple[int, ...] | None:

@@ -47,7 +47,7 @@ class Probe:
         candidates: of one function.
 
     Attributes:
-        variants: by place, what stands there with each edit: an expression, or a statement.
+        variants: by place, what stands there with each edit: an expression, or a module of the statements.
     """
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
@@ -141,7 +141,7 @@ def _variants(group: list[Candidate]) -> dict[Candidate, Any]:
     """What stands there with each edit that is Python, and whose computing does nothing else."""
     texts = [_edited(each) for each in group]
     if isinstance(group[0].node, ast.stmt):
-        statements = [_statement(text) for text in texts]
+        statements = [_statements(text) for text in texts]
         return {candidate: tree for candidate, tree in zip(group, statements, strict=True) if tree is not None}
     try:
         found = ast.parse(f"({','.join(f'({text}{_END})' for text in texts)},)", mode="eval").body.elts  # type: ignore[attr-defined]
@@ -169,12 +169,11 @@ def _expression(text: str) -> ast.expr | None:
         return None
 
 
-def _statement(text: str) -> ast.stmt | None:
+def _statements(text: str) -> ast.Module | None:
     try:
-        body = ast.parse(text).body
+        return ast.parse(text)
     except SyntaxError:
         return None
-    return body[0] if len(body) == 1 else None
 
 
 def position(node: ast.expr | ast.stmt, shift: int = 0) -> Position:

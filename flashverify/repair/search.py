@@ -63,7 +63,7 @@ def repairs(
     found = bench(subject, case)
     if found is None:
         return
-    pool, judges = Pool(found.execution, suspects(found)), Judges(subject, case, first)
+    pool, judges = Pool(found.execution, suspects(found), found.effect), Judges(subject, case, first)
     made, end = 0, begun + seconds
     while clock() < end and made < _REPAIRS:
         chosen = pool.next()

@@ -17,8 +17,8 @@ __all__ = ["suspects"]
 
 _UNKNOWN = 0.7
 """Share of what a kernel makes that is taken to be wrong where that is not known."""
-_RIGHT, _HOST = 0.8, 0.15
-"""Cost of a function under whose kernels nothing wrong is made; and of what runs outside of kernels."""
+_RIGHT, _HOST, _OF_NO_FLOATS = 1.2, 0.15, 0.4
+"""Cost of a function under whose kernels nothing wrong is made; of what runs outside of kernels; and of that of it which returns no floats."""
 _LATER = 1e-4
 """Cost of each function that ran before."""
 _REACHING_OUT = frozenset(
@@ -43,7 +43,8 @@ def suspects(bench: Bench) -> list[tuple[float, Ran]]:
         shares = [share[root] for root in each.under if root in share]
         of_wrong = sum(shares) / len(shares) if shares else _UNKNOWN
         host = each.kernel is None and bool(share)
-        found.append((_RIGHT * (1 - of_wrong) + _HOST * host + _LATER * number, each))
+        cost = _HOST + _OF_NO_FLOATS * (not each.returned.startswith("float")) if host else 0.0
+        found.append((_RIGHT * (1 - of_wrong) + cost + _LATER * number, each))
     return sorted(found, key=lambda pair: pair[0])
 
 

@@ -43,7 +43,7 @@ def of(reads_outputs, moved=0.0):
     return kernel
 
 
-@pytest.mark.parametrize(("reads_outputs", "wrong"), [(None, set()), (True, {"dq", "dk"})])
+@pytest.mark.parametrize(("reads_outputs", "wrong"), [(None, set()), (False, set()), (True, {"dq", "dk"})])
 def test_what_is_right_end_to_end_is_so_to_a_diagnosis_where_the_check_has_it(reads_outputs, wrong):
     kernel = of(reads_outputs)
 

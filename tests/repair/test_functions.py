@@ -3,16 +3,18 @@
 import json
 import runpy
 import textwrap
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+import triton
 
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
 from flashverify.interpreter.modes import kernels_so_far, line_by_line
 from flashverify.repair.functions import executed
-from flashverify.repair.kinds import kinds_of, likeness, shape_of
+from flashverify.repair.kinds import floats_of, kinds_of, likeness, shape_of
 from tests.repair import plain, ran_kernels
 from tests.repair.written import KINDS, function, ran_of
 
@@ -197,6 +199,33 @@ def test_values_of_no_kind_are_left_out():
 
     assert found.keys() & {"number", "text", "more"} == {"number"}
     assert "see" in KINDS
+
+
+def test_fields_of_a_dataclass_are_names_too():
+    import sys
+
+    @dataclass(frozen=True, slots=True)
+    class Call:
+        rows: int
+        scale: float
+        name: str = "call"
+
+    def frame(call):
+        return sys._getframe()
+
+    found = kinds_of(frame(Call(3, 0.5)))
+
+    assert {name: kind for name, kind in found.items() if name.startswith("call")} == {
+        "call.rows": "int",
+        "call.scale": "float",
+    }
+
+
+def test_constants_of_formulas_are_the_floats_of_a_module():
+    assert floats_of({"LOG2_E": triton.language.constexpr(1.5), "HALF": 0.5, "WIDTH": 3, "name": "x"}) == {
+        "LOG2_E": "float",
+        "HALF": "float",
+    }
 
 
 def test_a_function_of_a_copied_file_is_not_edited_with_the_one_that_ran_first(tmp_path):

@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from flashverify.repair.candidates import sites
+from flashverify.repair.family import Family
 from tests.repair.written import dumped, edited_texts, function, ran_of
 
 CONDITIONS = {
@@ -52,6 +53,10 @@ NUMBERS = {
     "twice a number": ("x = q.view(16)", "x = q.view(32)"),
     "half a float": ("x = s * 0.5", "x = s * 1.0"),
     "a float with the other sign": ("x = s * 1.5", "x = s * (-1.5)"),
+    "a number for the lowest one": ("x = tl.full([16], 0.0)", 'x = tl.full([16], float("-inf"))'),
+    "a remainder by another number for a quotient": ("x = row // heads", "x = row % head"),
+    "a length that is rounded up": ("x = f(tl.cdiv(length, BLOCK) * BLOCK)", "x = f(length)"),
+    "the first of a group for each": ("x = key // 64 * 64", "x = key"),
     "the other infinity": ('x = tl.where(see, s, float("inf"))', 'x = tl.where(see, s, float("-inf"))'),
     "a limit too many": ("x = tl.minimum(stop, seq_k)", "x = stop"),
     "the other side of a limit": ("x = min(stop, seq_k)", "x = seq_k"),
@@ -93,6 +98,14 @@ STATEMENTS = {
     "a conversion of a sum too early": ("x = (s + w).to(tl.float16) * scale", "x = (s + w) * scale"),
     "a conversion to too few bits": ("x = s.to(tl.float16)", "x = s.to(tl.float32)"),
     "a function too many": ("x = tl.sigmoid(s)", "x = s"),
+    "a conversion too many, twice": ("x = f(k.float(), v.float())", "x = f(k, v)"),
+    "what hides as zero": ("x = tl.load(s, mask=see, other=1.0)", "x = tl.load(s, mask=see, other=0.0)"),
+    "what hides as minus infinity": (
+        "x = tl.load(s, mask=see, other=0.0)",
+        'x = tl.load(s, mask=see, other=float("-inf"))',
+    ),
+    "what hides as nothing": ("x = tl.load(s, mask=see)", "x = tl.load(s, mask=see, other=0.0)"),
+    "a field that is exchanged": ("x = s._replace(a=w)", "x = s"),
     "an argument by name too many": ("x = s.sum(1, keepdim=True)", "x = s.sum(1)"),
 }
 INSERTIONS = {
@@ -100,6 +113,21 @@ INSERTIONS = {
     "no lower limit": ("x = start - left", "x = tl.maximum(start - left, 0)"),
     "no offset": ("x = start", "x = start + left"),
     "no factor of an index": ("x = f(head)", "x = f(head * group)"),
+    "no shift of places": ("x = f(key)", "x = f(key + left)"),
+    "no other base": ("total = total", "total = total * 1.4426950408889634"),
+    "a place before the first one": ("m = key < length", "m = (key >= 0) & (key < length)"),
+    "a load without a mask": (
+        "x = tl.load(s)\ny = key[None, :] < length",
+        "x = tl.load(s, mask=key[None, :] < length, other=0.0)\ny = key[None, :] < length",
+    ),
+    "a store without a mask": (
+        "tl.store(s, w)\ny = key[None, :] < length",
+        "tl.store(s, w, mask=key[None, :] < length)\ny = key[None, :] < length",
+    ),
+    "a condition that another one has": (
+        "x = row < seq_q\nm = key < length",
+        "x = (row < seq_q) & (key < length)\nm = key < length",
+    ),
     "no scale": ("s = tl.dot(q, k)", "s = tl.dot(q, k) * scale"),
     "no division": ("acc = acc", "acc = acc / total[:, None]"),
     "no statistic": ("s = s", "s = s - new[:, None]"),
@@ -138,6 +166,12 @@ def test_the_right_line_is_among_the_edits(wrong, right):
         ("s = q @ k.mT", "s = (q @ k.mT) * scale"),
         ("s = (q @ k.mT).half()", "s = q @ k.mT"),
         ("x = f(q)", "x = f(q.float())"),
+        ("x = f(q.stride(0))", "x = f(o.stride(0))"),
+        ("x = q.shape[1]", "x = k.shape[1]"),
+        ("x = f(q)", "x = f(q.contiguous())"),
+        ("x = torch.empty_like(q)", "x = torch.empty_like(q, memory_format=torch.contiguous_format)"),
+        ("x = None if top is None else f(heads)", "x = None if top is None else top"),
+        ("x = f(heads) if top is not None else None", "x = top.contiguous() if top is not None else None"),
     ],
 )
 def test_plain_python_is_edited_in_its_own_words(wrong, right):
@@ -212,6 +246,37 @@ def test_what_is_returned_may_lack_a_factor():
     ran.returned = "float[16, 32]"
 
     assert dumped(function("return tl.dot(q, k) * scale")) in _meanings(edited_texts(ran))
+
+
+@pytest.mark.parametrize("answer", ["True", "False"])
+def test_a_question_may_be_answered_alike_always(answer):
+    ran = ran_of(function("return seq_q % 16 == 0"))
+    ran.returned = "bool"
+
+    assert dumped(function(f"return {answer}")) in _meanings(edited_texts(ran))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "elsewhere", "right"),
+    [
+        ("s = tl.dot(q, k)", "s = s * scale", "s = tl.dot(q, k); s = s * scale"),
+        ("s = tl.dot(q, k)", "s += w", "s = tl.dot(q, k); s += w"),
+        ("x = f(q, head=1)", "y = f(k, head=2, stop=stop)", "x = f(q, head=1, stop=stop)"),
+        ("x = f()", "y = f(stop=stop)", "x = f(stop=stop)"),
+    ],
+)
+def test_what_another_function_does_may_be_forgotten(wrong, elsewhere, right):
+    ran, other = ran_of(function(wrong)), ran_of(function(elsewhere))
+    ran.family = Family((each.source, each.node) for each in (ran, other))
+
+    assert dumped(function(right)) in _meanings(edited_texts(ran))
+
+
+def test_what_reads_names_of_another_function_alone_is_not_put_in():
+    ran, other = ran_of(function("s = tl.dot(q, k)")), ran_of(function("s = s * unknown"))
+    ran.family = Family((each.source, each.node) for each in (ran, other))
+
+    assert not any("unknown" in text for text in edited_texts(ran))
 
 
 @pytest.mark.parametrize("kernel", [True, False])

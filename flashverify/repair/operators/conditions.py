@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from flashverify.repair.operators.around import Around, Varied
 
-__all__ = ["branches", "comparisons", "conjuncts"]
+__all__ = ["bounds", "branches", "comparisons", "conjuncts"]
 
 _SYMBOLS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _INSTEAD = {
@@ -39,6 +39,15 @@ def comparisons(node: ast.AST, around: Around) -> Iterator[Varied]:
         if symbol in _BOUND and not (isinstance(right, ast.Constant) and isinstance(right.value, float)):
             yield around.replaced(right, around.of(right) + _BOUND[symbol], 1.5)
         left = right
+
+
+def bounds(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """Places that are asked for the end alone, and may lie before the first one."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Lt, ast.LtE)):
+        left = node.left
+        named = (each for each in ast.walk(left) if isinstance(each, ast.Name))
+        if any(around.kind(each).startswith("int[") for each in named):
+            yield around.replaced(node, f"(({around.of(left)} >= 0) & ({around.of(node)}))", 2.2)
 
 
 def conjuncts(node: ast.AST, around: Around) -> Iterator[Varied]:

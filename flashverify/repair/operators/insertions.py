@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import TYPE_CHECKING
 
 from flashverify.repair.kinds import shape_of
@@ -16,14 +17,22 @@ __all__ = ["conversions", "factors", "limits", "masks"]
 
 _INTEGERS, _FLOATS, _CONDITIONS = 14, 10, 10
 """Names, and conditions, that are put in at one place."""
+_OF_BASES = (math.log(2), 1 / math.log(2))
+"""What takes a logarithm from one base to the other."""
 _SUMS = (ast.Add, ast.Sub)
 
 
 def limits(node: ast.AST, around: Around) -> Iterator[Varied]:
     """An integer that is not limited, moved or multiplied as it should be."""
-    if not isinstance(node, ast.expr) or not _is_value(node, around) or _kind(node, around) != "int":
+    if not isinstance(node, ast.expr) or not _is_value(node, around):
         return
-    text = around.of(node)
+    text, kind = around.of(node), _kind(node, around)
+    if kind.startswith("int["):
+        for rank, name in enumerate(around.ran.names_of("int", near=text)[:_INTEGERS]):
+            for symbol in "+-":
+                yield around.replaced(node, f"({text}) {symbol} {name}", 2.6 + 0.1 * rank)
+    if kind != "int":
+        return
     least, most = ("tl.maximum", "tl.minimum") if around.in_kernel else ("max", "min")
     yield around.replaced(node, f"{least}({text}, 0)", 2.4)
     for rank, name in enumerate(around.ran.names_of("int", near=text)[:_INTEGERS]):
@@ -46,6 +55,8 @@ def factors(node: ast.AST, around: Around) -> Iterator[Varied]:
     if not kind.startswith("float"):
         return
     text, shape = around.of(node), shape_of(kind)
+    for number in _OF_BASES:
+        yield around.replaced(node, f"({text}) * {number!r}", 2.9)
     for rank, name in enumerate(around.ran.names_of("float", near=text)[:_FLOATS]):
         cost = 2.4 + 0.1 * rank
         yield around.replaced(node, f"({text}) * {name}", cost)

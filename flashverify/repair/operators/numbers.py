@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
     from flashverify.repair.operators.around import Around, Varied
 
-__all__ = ["arithmetic", "constants", "extremes", "quotients", "signs"]
+__all__ = ["arithmetic", "constants", "extremes", "quotients", "remainders", "signs", "terms"]
 
 _SYMBOLS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 _INSTEAD = {"+": ("-",), "-": ("+",), "*": ("/",), "/": ("*",), "//": ("%",), "%": ("//",)}
 _EXTREMES = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max"}
 _OTHERS = {"exp2": "exp", "exp": "exp2", "log2": "log", "log": "log2"}
+_DIVISORS = 6
+"""Names by which a remainder is tried."""
 _OF_HOST = 1.9
 """Cost of another integer outside of kernels: many of these choose sizes of tiles, of which one hides mistakes and another shows them."""
 
@@ -44,6 +46,25 @@ def quotients(node: ast.AST, around: Around) -> Iterator[Varied]:
         yield around.replaced(node, f"((({left}) + ({right}) - 1) // ({right}))", 1.0)
     elif isinstance(node, ast.Call) and called(node) == "cdiv" and len(node.args) == 2:
         yield around.replaced(node, f"(({around.of(node.args[0])}) // ({around.of(node.args[1])}))", 1.0)
+
+
+def remainders(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """A remainder by another number for a quotient, or the other way round, as heads are dealt out to groups."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+        other = "%" if isinstance(node.op, ast.FloorDiv) else "//"
+        by = around.of(node.right)
+        for rank, name in enumerate(around.ran.names_of("int", near=by)[:_DIVISORS]):
+            if name not in (by, around.of(node.left)):
+                yield around.replaced(node, f"({around.of(node.left)} {other} {name})", 2.2 + 0.1 * rank)
+
+
+def terms(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """One name, or field, of an expression in place of the whole of it."""
+    if not isinstance(node, ast.BinOp) or isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+        return
+    inside = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)) and around.kind(each))
+    for text in dict.fromkeys(map(around.of, inside)):
+        yield around.replaced(node, text, 1.15)
 
 
 def signs(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -76,6 +97,8 @@ def constants(node: ast.AST, around: Around) -> Iterator[Varied]:
         for number in dict.fromkeys(near):
             if number != value:
                 yield around.replaced(node, f"({number!r})", 1.6)
+        if value <= 0.0:
+            yield around.replaced(node, 'float("-inf")', 1.6)
     elif value in ("inf", "-inf"):
         yield around.replaced(node, repr("inf" if value == "-inf" else "-inf"), 1.4)
 

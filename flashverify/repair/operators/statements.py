@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from flashverify.repair.operators.around import Around
 
-__all__ = ["calls", "left_out", "loops", "updates"]
+__all__ = ["calls", "everywhere", "left_out", "loops", "updates"]
 
+_CONVERSIONS = ("to", "float", "double", "half", "bfloat16", "detach")
 _INVERSE = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 
 
@@ -68,12 +69,16 @@ def calls(node: ast.AST, around: Around) -> Iterator[Varied]:
     """A conversion, a function of one argument or an argument by name that is left out."""
     if not isinstance(node, ast.Call):
         return
-    if isinstance(node.func, ast.Attribute) and called(node) in ("to", "float", "double", "half", "bfloat16", "detach"):
+    if isinstance(node.func, ast.Attribute) and called(node) in _CONVERSIONS:
         yield around.replaced(node, f"({around.of(node.func.value)})", 1.2)
         if called(node) == "to" and around.in_kernel and node.args:
             for dtype in ("tl.float32", "tl.float64"):
                 if around.of(node.args[0]) != dtype:
                     yield around.replaced(node.args[0], dtype, 1.8)
+    elif isinstance(node.func, ast.Attribute) and around.kind(node.func.value).startswith("float["):
+        yield around.replaced(node, f"({around.of(node.func.value)})", 1.7)
+    elif called(node) == "_replace" and isinstance(node.func, ast.Attribute):
+        yield around.replaced(node, f"({around.of(node.func.value)})", 1.5)
     elif len(node.args) == 1 and not node.keywords and not isinstance(around.parent, ast.Expr):
         yield around.replaced(node, f"({around.of(node.args[0])})", 1.7)
     elif len(node.args) > 1 and around.kind(node.args[0]) and not isinstance(around.parent, ast.Expr):
@@ -84,3 +89,22 @@ def calls(node: ast.AST, around: Around) -> Iterator[Varied]:
             comma = around.ran.source.text.rfind(",", 0, start)
             if comma > around.ran.source.span(node.func)[1]:
                 yield Varied(Edit(comma, end, ""), 2.0, node)
+
+
+def everywhere(node: ast.AST, around: Around) -> Iterator[Varied]:
+    """A conversion that is made at several places of a statement is left out at all of them."""
+    if node is not around.statement or not isinstance(node, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr)):
+        return
+    start = around.ran.source.span(node)[0]
+    for name in _CONVERSIONS:
+        found = [each for each in ast.walk(node) if called(each) == name and isinstance(each, ast.Call)]
+        spans = [
+            (around.ran.source.span(each.func.value)[1] - start, around.ran.source.span(each)[1] - start)
+            for each in found
+            if isinstance(each.func, ast.Attribute)
+        ]
+        if len(spans) > 1:
+            text = around.of(node)
+            for begin, end in sorted(spans, reverse=True):
+                text = text[:begin] + text[end:]
+            yield around.replaced(node, text, 1.6)
