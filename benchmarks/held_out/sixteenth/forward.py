@@ -8,12 +8,12 @@ _EVERY = ("o", "lse", "dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bi
 
 DEFECTS: tuple[Mutant, ...] = (
     Mutant(
-        name="s16_far_keys_have_the_last_entry_but_one",
+        name="s16_relative_bias_from_key_to_row",
         file="device/logits.py",
         before="    distance = tl.minimum(tl.maximum(j - position, -reach), reach)\n",
-        after="    distance = tl.minimum(tl.maximum(j - position, -reach), reach - 1)\n",
+        after="    distance = tl.minimum(tl.maximum(position - j, -reach), reach)\n",
         outputs=_EVERY,
-        modelled_on="tables of 2 k entries, whose distances are clipped to -k and k - 1, as of range(-k, k), where there is one for k too: a key as far after the place of a row as the longest distance of a relative bias, or farther, has the bias of the distance that is one less, in all kernels, while the gradient of the table goes to the bucket of the right distance; nearer keys, keys before the row at any distance, tables that are alike at these two distances, and all without a relative bias are right",
+        modelled_on="T5's relative_position, memory minus context, with the two in the other order: a pair has the relative bias of the opposite distance, row - key for key - row, in all kernels, while the gradient of the table goes to the buckets of the right distances; keys at the place of the row, tables that are alike on both sides, and all without a relative bias are right",
         needs=("relative_bias",),
     ),
     Mutant(
@@ -29,7 +29,7 @@ DEFECTS: tuple[Mutant, ...] = (
         file="device/dropout.py",
         before="    even = tl.join(w0 >= limit, w2 >= limit)\n    odd = tl.join(w1 >= limit, w3 >= limit)\n",
         after="    even = tl.join(w0 < limit, w2 < limit)\n    odd = tl.join(w1 < limit, w3 < limit)\n",
-        outputs=_EVERY,
+        outputs=("o", "dq", "dk", "dv", "delta", "dbias", "dsink", "drelative_bias"),
         modelled_on="a random number that is compared the other way round, as rand() < p for a p to drop and for one to keep: under dropout the pairs that are to be kept are dropped and those that are to be dropped are kept, so that the share p stays, and is still divided by 1 - p, in forward and backward alike; the LSE, dropout of 0, and all without dropout are right",
         needs=("dropout",),
     ),
@@ -95,17 +95,15 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("bias",),
     ),
     Mutant(
-        name="s16_limits_of_the_keys_of_the_first_call",
+        name="s16_query_lengths_of_the_first_call",
         file="arguments.py",
-        before="        cu_k=None if packed is None else packed.cu_k,\n",
-        after="        cu_k=None\n"
-        "        if packed is None\n"
-        '        else sequences_of.__dict__.setdefault(f"_keys_{packed.sequences}_{packed.max_k}", packed.cu_k.clone()).clamp(\n'
-        "            max=packed.cu_k[-1]\n"
-        "        ),\n",
+        before="        q_lengths=options.query_lengths,\n",
+        after="        q_lengths=None\n"
+        "        if options.query_lengths is None\n"
+        '        else sequences_of.__dict__.setdefault(f"_rows_{len(options.query_lengths)}", options.query_lengths.clone()),\n',
         outputs=_EVERY,
-        modelled_on="flashinfer-ai/flashinfer#1028: state: a plan of which one table is written anew and the other kept: packed sequences of a call have the limits of keys of the first call with as many sequences and an equally long longest one, cut at the last key of their own, and the limits of queries that are theirs, forward and backward alike: keys belong to other sequences; the first such call, later ones with the same limits of keys, and all that is not packed are right",
-        needs=("packed",),
+        modelled_on="NVIDIA/TensorRT-LLM#15556: state: a graph whose lengths are captured with it: a call with query lengths has those of the first such call with as many sequences, cut at its own rows, forward and backward alike: rows that count are taken for padding (O of 0, LSE of -inf) or padding for rows, and bottom-right masks end with another row; the first such call, later ones with equal lengths, decoding, and all without query lengths are right",
+        needs=("query_lengths",),
     ),
     Mutant(
         name="s16_alibi_under_the_softcap",
@@ -129,12 +127,12 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("softcap", "alibi"),
     ),
     Mutant(
-        name="s16_prefix_reaches_behind_the_keys",
-        file="device/mask.py",
-        before="        prefix = tl.minimum(tl.maximum(tl.load(mask.prefix_lengths + b), 0), k_end)\n",
-        after="        prefix = tl.maximum(tl.load(mask.prefix_lengths + b), 0)\n",
+        name="s16_left_side_in_whole_blocks",
+        file="masking.py",
+        before="        left=min(left or 0, far_left),\n",
+        after="        left=min(-(-(left or 0) // 16) * 16, far_left),\n",
         outputs=_EVERY,
-        modelled_on="a prefix length that is not cut at the length of its sequence, as of prompts that are padded: where the prefix of a sequence is longer than its keys that count, rows see the places behind the last key up to the end of the prefix, with a product of 0, the terms of these places and a value of 0: O is too small and the LSE too large, in all kernels; dK and dV of these places are still 0, and the gradients of the others follow; prefixes that end within the keys, and all without prefixes, are right",
-        needs=("prefix_lengths",),
+        modelled_on="a cache that frees its blocks of 16 keys when no row sees any of them, and a mask that goes by what is there: the left side of a window is rounded up to a multiple of 16, in all kernels (decoding, latent and quantised caches too), so that rows see up to 15 keys before their window; left sides of 0, 16, 32, ..., rows with no keys there, right sides, and all without a left side are right",
+        needs=("window",),
     ),
 )

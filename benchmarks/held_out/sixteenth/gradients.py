@@ -6,13 +6,13 @@ __all__ = ["DEFECTS"]
 
 DEFECTS: tuple[Mutant, ...] = (
     Mutant(
-        name="s16_drelative_by_the_places_of_the_first_sequence",
-        file="launch.py",
-        before="        else table_gradient(ds, row_positions(ds, options), relative),\n",
-        after="        else table_gradient(ds, row_positions(ds, options)[:1], relative),\n",
+        name="s16_pairs_at_the_longest_distance_lost",
+        file="reductions.py",
+        before="for far in (j <= position - reach, j >= position + reach))\n",
+        after="for far in (j < position - reach, j > position + reach))\n",
         outputs=("drelative_bias",),
-        modelled_on="a table of positions [batch, rows] of which the first row serves all: in the gradient of a relative bias the rows of every sequence stand where those of the first one stand: under a bottom-right mask with declared lengths its pairs go to the buckets of other distances in all sequences whose keys minus queries are not those of the first; top-left masks, equal lengths, one sequence, packed sequences, and all other gradients are right",
-        needs=("backward", "relative_bias", "sequences"),
+        modelled_on="two ranges of distances of which neither has the limit between them: in the gradient of a relative bias the pairs that are exactly as far apart as the longest distance of the table, to either side, give nothing to any bucket; those that are nearer or farther do; problems without such pairs, the forward, and all other gradients are right",
+        needs=("backward", "relative_bias"),
     ),
     Mutant(
         name="s16_dbias_of_the_last_sequence",
