@@ -69,7 +69,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="    begin = tl.minimum(tl.maximum(j - band.high, 0), sq) if UPPER & MASK else 0\n",
         after="    begin = tl.minimum(tl.maximum(j + band.high, 0), sq) if UPPER & MASK else 0\n",
         outputs=("dk", "dv"),
-        modelled_on="ModelTC/lightllm 1ef55b55: an offset with the wrong sign in the limits of a causal walk: with h = keys minus queries under a bottom-right mask or a tree (0 at the top left) plus the right side of a window, the walk of dK and dV over the tiles of queries takes row j + h, not j - h, for the first that sees key j: with h above 0 the rows of the tiles before it are lost; with h below 0 tiles count as whole too early, so that rows that do not see a key give to it, with infinite weights if they see none at all; h = 0, one tile of queries with h above 0, keys of a prefix, masks without an upper edge, dQ, and the forward are right",
+        modelled_on="ModelTC/lightllm 1ef55b55: an offset with the wrong sign in the limits of a causal walk: with h = keys minus queries under a bottom-right mask or a tree (0 at the top left) plus the right side of a window, the walk of dK and dV of a tile of keys that begins with key n takes row n + h, not n - h, for the first that sees it: with h above 0 the rows in the tiles of queries before that row are lost, and all rows where it lies behind the last one; with h below 0 tiles count as whole too early, so that rows that do not see a key give to it, with infinite weights if they see none at all; h = 0, h above 0 where row n + h stands in the first tile of queries, keys of a prefix, masks without an upper edge, dQ, and the forward are right",
         needs=("backward",),
     ),
     Mutant(
@@ -90,7 +90,7 @@ DEFECTS: tuple[Mutant, ...] = (
         after="                delta = tl.sum(tl.where(p == 0.0, 0.0, p * dp), 1)[:, None]\n"
         "                ds = score_gradient(p, dp, delta, see, part != FULL)  # [BLOCK_M, BLOCK_N]\n",
         outputs=("dq", "dbias", "drelative_bias"),
-        modelled_on="the backward of a softmax, rowsum(P * dP), that is taken of the tile at hand: the kernel of dQ, and of the gradients of a bias and a relative bias, subtracts in each tile of keys the sum of P * dP over that tile, not over the row, and nothing of what arrives through the LSE: rows whose keys lie in several tiles lack the share of the other tiles, and all rows (with a sink too) the gradient of the LSE; rows of one tile without these, dK, dV, dsink and delta are right",
+        modelled_on="the backward of a softmax, rowsum(P * dP), that is taken of the tile at hand: the kernel of dQ, and of the gradients of a bias and a relative bias, subtracts in each tile of keys the sum of P * dP over that tile, not over the row, and nothing of what arrives through the LSE: rows whose keys lie in several tiles lack the share of the other tiles, and all rows lack the gradient that arrives through the LSE; rows of one tile without such a gradient, dK, dV, dsink and delta are right",
         needs=("backward",),
     ),
 )

@@ -16,7 +16,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
         before="        shares = shares_ptr + (share * tl.num_programs(1) * group + bh) * rows * d\n",
         after="        shares = shares_ptr + (share * tl.num_programs(1) + bh) * rows * d\n",
         outputs=("dq",),
-        modelled_on="XunhaoLai/native-sparse-attention-triton#27: kv heads counted where query heads are meant: the shares of dQ of two tiles of keys lie one kv head for each kv head apart, not one query head for each query head: with groups the shares of a later tile of keys lie over those of an earlier one, of other heads, and what was there is lost; groups of one, one tile of keys, dK and dV are right",
+        modelled_on="XunhaoLai/native-sparse-attention-triton#27: kv heads counted where query heads are meant: the shares of dQ of two tiles of keys lie one kv head for each kv head apart, not one query head for each query head: with groups the shares of the second tile of keys and of later ones are added to dQ of other heads than theirs, and lie over shares of earlier tiles, which are lost; groups of one, one tile of keys, dK and dV are right",
         needs=("backward", "groups"),
     ),
     OwnDefect(
@@ -92,7 +92,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
         before="    order = torch.cat(places).argsort()\n",
         after="    order = torch.cat(places)\n",
         outputs=("o", "lse", "dq", "dk", "dv"),
-        modelled_on="a permutation that is applied where its inverse is meant: rows of packed sequences are put back by the list of their places: row r of the buffer gets the O and the LSE of the row that was computed at the place which the r-th row that was computed came from; gradients arrive at other rows alike; sequences whose batches come in the order of the buffer, and orders that are their own inverse, are right",
+        modelled_on="a permutation that is applied where its inverse is meant: rows of packed sequences are put back by the list of their places: row r of the buffer gets the O and the LSE that were computed as number n, where n is the place in the buffer of what was computed as number r; gradients go the same wrong way; sequences whose batches come in the order of the buffer, and orders that are their own inverse, are right",
         needs=("packed", "sequences"),
     ),
     OwnDefect(

@@ -16,19 +16,19 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("backward",),
     ),
     Mutant(
-        name="s16_keys_scaled_in_16_bits_for_dq",
+        name="s16_keys_scaled_in_bf16_for_dq",
         file="device/dq.py",
         before="                dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)  # [BLOCK_M, BLOCK_D]\n"
         "\n"
         "    dq_head = head_of(dq_view, b, h, q0, ALIGNED)\n"
         "    store_tile(dq_head, dq * terms.scale, i, sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)\n",
-        after="                scaled = (k.to(tl.float32) * terms.scale).to(k.dtype)\n"
+        after="                scaled = (k.to(tl.float32) * terms.scale).to(tl.bfloat16).to(k.dtype)\n"
         "                dq = tl.dot(ds.to(k.dtype), scaled, dq, input_precision=PRECISION)  # [BLOCK_M, BLOCK_D]\n"
         "\n"
         "    dq_head = head_of(dq_view, b, h, q0, ALIGNED)\n"
         "    store_tile(dq_head, dq, i, sq, sizes.d8, BLOCK_D, EVEN_D, ALIGNED)\n",
         outputs=("dq",),
-        modelled_on="precision: a scale that is multiplied into an operand: dQ is the product of dS and keys that were multiplied by the softmax scale and rounded to their dtype once more (to 0 or to infinity where that leaves it): dQ is imprecise in 16 bits; scales that are powers of two, within the range of the dtype, fp32, and the gradients of biases are right",
+        modelled_on="precision: a scale that is multiplied into an operand, in the type that the model once had: dQ is the product of dS and keys that were multiplied by the softmax scale and rounded to bf16, whatever the dtype: dQ has bf16's precision in fp16 and fp32; bf16 is nearly right, with one rounding more, and so are products that bf16 holds; dK, dV, the gradients of biases and the forward are right",
         needs=("backward",),
     ),
     Mutant(
