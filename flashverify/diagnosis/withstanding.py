@@ -1,0 +1,84 @@
+"""Whether a name holds where it was not found: on cases that spread its mask over many tiles."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.mixing import agrees, alternatives
+from flashverify.diagnosis.stretching import stretched
+from flashverify.outputs import KERNELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flashverify.diagnosis.conditions import Condition
+    from flashverify.diagnosis.naming import Named
+    from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.trials import Trials
+
+__all__ = ["withstood"]
+
+_TILES = re.compile(r"\btiles? of \d+(?: rows)?(?: keys)?(?: and \d+ keys)?")
+"""The size of a tile in the detail of an alternative."""
+
+
+def withstood(trials: Trials, scene: Scene, found: Named | None) -> Named | None:
+    """What explains `scene`, of the claims that hold on stretched cases too, with tiles of one size in each kernel; None where none does.
+
+    A claim that names a size which these cases refute names theirs.
+    """
+    if found is None:
+        return None
+    scenes = list(trials.of(stretched(trials.subject.supports, scene.case)))
+    found.claims = [claim for claim in found.claims if _withstands(claim, found.conditions, scenes)]
+    return found if found.claims else None
+
+
+def _withstands(claim: Claim, conditions: tuple[Condition, ...], scenes: list[Scene]) -> bool:
+    asked = Claim(claim.semantics, conditions, claim.scope, ways=claim.ways)
+    scenes = [each for each in scenes if alternatives(claim.semantics, each)]  # others are beyond what it can tell
+    if any(asked.answer(each) in (Answer.OTHERWISE, Answer.RIGHT) for each in scenes):
+        return False
+    told = [_sizes(asked, scenes, frozenset(kernel)) for kernel in KERNELS]
+    known = [sizes for sizes in told if sizes is not None]
+    if all(known) and known:
+        claim.detail = _with_size(claim.detail, known[0])
+    return all(known)
+
+
+def _sizes(claim: Claim, scenes: Iterable[Scene], kernel: frozenset[str]) -> set[str] | None:
+    """The sizes of tiles, in words, under which a claim agrees with the outputs of a kernel on all scenes, right ones among them.
+
+    The words are empty where the claim has no tiles. None where no scene fails in that kernel.
+    """
+    left: set[str] | None = None
+    refuted: set[str] = set()
+    for scene in scenes:
+        region = claim.region(scene)
+        names = frozenset(kernel & (claim.scope | scene.failures.keys()) & scene.outputs.keys())
+        if region.nothing or not names:
+            continue
+        fits: dict[str, bool] = {}
+        for each in alternatives(claim.semantics, scene):
+            size = _size_in(each.detail)
+            if names <= set(each.outputs) and not fits.get(size):
+                fits[size] = agrees(scene, each, region, names)
+        refuted |= {size for size, fit in fits.items() if not fit}
+        if names & scene.failures.keys():
+            found = {size for size, fit in fits.items() if fit}
+            left = found if left is None else left & found
+    return None if left is None else left - refuted
+
+
+def _size_in(detail: str) -> str:
+    return " ".join(_TILES.findall(detail))
+
+
+def _with_size(detail: str, sizes: set[str]) -> str:
+    """The detail with the one size that is left, where it says another one; without a size where several others are left."""
+    said = _size_in(detail)
+    if not said or said in sizes or len(_TILES.findall(detail)) > 1:
+        return detail
+    return _TILES.sub(next(iter(sizes)), detail) if len(sizes) == 1 else ""
