@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
-    from flashverify.case.masks.mask import Mask
     from flashverify.case.supports import Supports
 
-__all__ = ["stretched"]
+__all__ = ["stretched", "with_sides"]
 
 _SIZES = (
     ((270, 330), (256, 256), (150, 330), (110, 230), (90, 160), (13, 330), (6, 330), (0, 330)),
@@ -50,7 +49,7 @@ def stretched(supports: Supports, case: Case) -> Iterator[Case]:
 
 def _starts(case: Case, number: int) -> Iterator[Case]:
     """The case to be grown to sizes of that number, and with other sides of a window, another alignment, fewer splits."""
-    wide = case if case.mask.window is None else replace(case, mask=_of_sides(case.mask, _SIDES[number]))
+    wide = with_sides(case, _SIDES[number])
     if number == 0:
         yield case
     yield wide
@@ -73,10 +72,12 @@ def _with_few_heads(case: Case) -> list[Case]:
     return list(dict.fromkeys(found))
 
 
-def _of_sides(mask: Mask, sides: tuple[int, int]) -> Mask:
-    assert mask.window is not None
-    left, right = (None if own is None else side for own, side in zip(mask.window, sides, strict=True))
-    return replace(mask, window=(left, right))
+def with_sides(case: Case, sides: tuple[int, int]) -> Case:
+    """The case with other sides of its window, of those that it has."""
+    if case.mask.window is None:
+        return case
+    left, right = (None if own is None else side for own, side in zip(case.mask.window, sides, strict=True))
+    return replace(case, mask=replace(case.mask, window=(left, right)))
 
 
 def _of_the_other_alignment(case: Case) -> Iterator[Case]:

@@ -45,6 +45,10 @@ def begins_with_the_last_key(row, key):
     return row >= (key // 32 * 32 + 31).clamp(max=99) // 16 * 16
 
 
+def ends_with_the_number_of_the_row(row, key):
+    return key // 16 * 16 < row // 32 * 32 + 32
+
+
 def answer(name, subject, text):
     scene = look(subject, parse_case(CASE + text))
     assert scene.failing(), "the planted defect does not show"
@@ -57,6 +61,7 @@ def answer(name, subject, text):
         ("walk-end-of-the-first", of_keys(ends_with_the_first_key), f"window={LEFT},*"),
         ("walk-end-of-the-first", of_rows(ends_with_the_first_row), "causal=top-left backward=no"),
         ("walk-end-of-the-first", of_rows(ends_with_the_first_row), "window=40,0 backward=no"),
+        ("walk-end-without-shift", of_rows(ends_with_the_number_of_the_row), "causal=bottom-right backward=no"),
         ("walk-begin-of-the-last-key", of_keys(begins_with_the_last_key), "causal=top-left"),
         ("walk-begin-of-the-last-key", of_keys(begins_with_the_last_key), "window=*,0"),
     ],
@@ -71,6 +76,7 @@ def test_a_planted_defect_is_what_its_semantics_expects(name, subject, text):
         # the pairs are those of a walk over the keys that begins late, which dK and dV alone do not have
         ("walk-begin-rounded-up", of_keys(ends_with_the_first_key), f"window={LEFT},*"),
         ("walk-end-of-the-first", of_keys(begins_with_the_last_key), "causal=top-left"),
+        ("walk-end-without-shift", of_rows(lambda row, key: key <= row), "causal=bottom-right backward=no"),
         ("walk-end-of-the-first", of_rows(lambda row, key: key < row), "causal=top-left backward=no"),
         ("walk-begin-of-the-last-key", of_keys(lambda row, key: row > key), "causal=top-left"),
     ],

@@ -9,6 +9,8 @@ from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
 from flashverify.diagnosis.naming import Named, named
 from flashverify.diagnosis.observation import LARGEST
+from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect
+from flashverify.diagnosis.readings.masks.scenes import mask_scenes
 from flashverify.diagnosis.stretching import stretched
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.diagnosis.withstanding import withstood
@@ -65,6 +67,16 @@ def test_a_search_does_not_give_the_name():
     found = named(trials, trials.scene(parse_case(CASE + "window=0,*")))
 
     assert found is None or "edge-tile-unmasked" not in {each.semantics.name for each in found.claims}
+
+
+def test_masks_are_read_under_a_window_that_reaches_over_tiles_too():
+    trials = Trials(type("Wide", (Plain,), {"tile": 64, **banded(of_the_first_row)})(), 600.0)
+    scene = trials.scene(parse_case(CASE + "window=0,*"))
+    read = mask_scenes(trials, scene, frozenset({"o"}))
+
+    said = [each.words for each in masks_in_effect(trials, read)]
+
+    assert said == ["O sees keys before the window, where another row of the tile of 64 rows sees them or keys beyond"]
 
 
 @pytest.mark.parametrize(("size", "holds"), [(lambda keys: 16, True), (lambda keys: 16 if keys % 4 else 64, False)])

@@ -64,6 +64,17 @@ def _begins(scene: Scene) -> Iterator[Alternative]:
         yield _of_walk(scene, kept, f"tiles of {rows} rows and {keys} keys", _OF_KEYS)
 
 
+def _by_the_row(scene: Scene) -> Iterator[Alternative]:
+    """A tile of rows walks no further than to the number of its last row."""
+    case, at = scene.case, scene.at
+    if not case.seq_q or not case.seq_k:
+        return
+    j = at.key[:, None, None, :]
+    for rows, keys in product(TILES, TILES):
+        end = (at.row // rows * rows + rows)[:, None, :, None]
+        yield _of_walk(scene, j // keys * keys < end, f"tiles of {rows} rows and {keys} keys", _OF_ROWS)
+
+
 def _of_walk(scene: Scene, kept: Tensor, detail: str, outputs: tuple[str, ...]) -> Alternative:
     return Alternative(inputs=with_parts(scene, walk=kept), detail=detail, outputs=outputs)
 
@@ -73,6 +84,12 @@ WALK_ENDS = (
         name="walk-end-of-the-first",
         sentence="the walk over tiles ends where that of the first row, or key, of the tile ends: the others lose keys, or queries",
         build=_ends,
+    ),
+    Semantics(
+        name="walk-end-without-shift",
+        sentence="the walk over the keys of a tile of rows ends with the number of its last row, as if no keys came before the first row",
+        build=_by_the_row,
+        outputs=_OF_ROWS,
     ),
     Semantics(
         name="walk-begin-of-the-last-key",
