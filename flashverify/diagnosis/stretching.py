@@ -28,6 +28,10 @@ _SIZES = (
 """Rows and keys that are added, of which the first ones that a subject takes count: alike in number, more keys, more rows. Few where it has few, or many heads."""
 _SIDES = ((45, 30), (100, 75), (20, 140))
 """Sides of windows that lie on no edge of a tile, one pair for each of the sizes."""
+_COSTLY, _BACKWARD, _CHANNELS = 600_000, 4, 32
+"""The most that a case may cost, how much more a backward does, and the channels up to which all cost as much."""
+_EDGE = 64
+"""Keys after which there is an edge of tiles of most sizes."""
 _SHORTER = (0, 70, 37)
 """Keys by which lengths are shorter than the buffer, likewise."""
 
@@ -93,9 +97,24 @@ def _of_the_other_alignment(case: Case) -> Iterator[Case]:
 
 def _grown(case: Case, rows: int, keys: int, less: int, number: int) -> Case | None:
     larger = grown(case, rows, keys, regime="normal", seed=301 + 2 * number)
-    if larger is None or work(larger) > LARGEST:
+    if larger is None or work(larger) > LARGEST or _cost(larger) > _COSTLY:
         return None
     lengths = larger.mask.key_lengths
-    if not lengths or not less:
-        return larger
-    return change(larger, mask=replace(larger.mask, key_lengths=tuple(max(length - less, 1) for length in lengths)))
+    if lengths and less:
+        shorter = tuple(max(length - less, 1) for length in lengths)
+        return change(larger, mask=replace(larger.mask, key_lengths=shorter))
+    return _at_an_edge(larger) if number == 1 else larger
+
+
+def _cost(case: Case) -> float:
+    """Pairs of a forward with few channels that take as long."""
+    return work(case) * (_BACKWARD if case.grad.backward else 1) * max(case.dim_qk, case.dim_v, _CHANNELS) / _CHANNELS
+
+
+def _at_an_edge(case: Case) -> Case:
+    """The case whose middle row has a window that begins at an edge of tiles, if its last row sees the last key: few rows have no edge between them else."""
+    left, right = case.mask.window or (None, None)
+    begin = case.seq_k - (case.seq_q + 1) // 2 - (left or 0)
+    if left is None or not case.mask.aligned_at_end or case.mask.packed is not None or begin < _EDGE:
+        return case
+    return replace(case, mask=replace(case.mask, window=(left + begin % _EDGE, right)))

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.claims import Answer, Claim
-from flashverify.diagnosis.mixing import agrees, alternatives
+from flashverify.diagnosis.mixing import agrees, alternatives, expected
 from flashverify.diagnosis.stretching import stretched
 from flashverify.outputs import KERNELS
 
@@ -14,14 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flashverify.diagnosis.conditions import Condition
+    from flashverify.diagnosis.hypothesis import Alternative
     from flashverify.diagnosis.naming import Named
     from flashverify.diagnosis.observation import Scene
+    from flashverify.diagnosis.places import Region
     from flashverify.diagnosis.trials import Trials
 
 __all__ = ["withstood"]
 
 _TILES = re.compile(r"\btiles? of \d+(?: rows)?(?: keys)?(?: and \d+ keys)?")
 """The size of a tile in the detail of an alternative."""
+
+_NEAR = 2.0**-8
+"""Of the largest error, the most by which the values of a claim may miss what a large case holds."""
+_MOST = 16
+"""Alternatives that are asked about it."""
 
 
 def withstood(trials: Trials, scene: Scene, found: Named | None) -> Named | None:
@@ -39,13 +46,40 @@ def withstood(trials: Trials, scene: Scene, found: Named | None) -> Named | None
 def _withstands(claim: Claim, conditions: tuple[Condition, ...], scenes: list[Scene]) -> bool:
     asked = Claim(claim.semantics, conditions, claim.scope, ways=claim.ways)
     scenes = [each for each in scenes if alternatives(claim.semantics, each)]  # others are beyond what it can tell
-    if any(asked.answer(each) in (Answer.OTHERWISE, Answer.RIGHT) for each in scenes):
+    answers = [(each, asked.answer(each)) for each in scenes]
+    if any(told is Answer.RIGHT or (told is Answer.OTHERWISE and not _is_near(asked, each)) for each, told in answers):
         return False
+    scenes = [each for each, told in answers if told is not Answer.OTHERWISE]
     told = [_sizes(asked, scenes, frozenset(kernel)) for kernel in KERNELS]
     known = [sizes for sizes in told if sizes is not None]
     if all(known) and known:
         claim.detail = _with_size(claim.detail, known[0])
     return all(known)
+
+
+def _is_near(claim: Claim, scene: Scene) -> bool:
+    """Whether a claim about values, not about pairs, misses them by far less than they are wrong: its bounds of a large case are too narrow."""
+    region = claim.region(scene)
+    of_values = [each for each in alternatives(claim.semantics, scene) if each.finish or each.given or each.steps]
+    for kernel in KERNELS:
+        names = scene.failures.keys() & set(kernel)
+        able = [each for each in of_values if names <= set(each.outputs)][:_MOST]
+        if names and not any(_comes_near(scene, each, region, frozenset(names)) for each in able):
+            return False
+    return True
+
+
+def _comes_near(scene: Scene, alternative: Alternative, region: Region, names: frozenset[str]) -> bool:
+    found = expected(scene, alternative, region, names)
+    for name in names:
+        if name not in found:
+            return False
+        got, wrong = scene.outputs[name], scene.failures[name]
+        missed = ~found[name].holds(got, scene.free.get(name))
+        error = (got - scene.right[name].value).abs()[wrong].amax()
+        if not bool(((got - found[name].value).abs()[missed] <= _NEAR * error).all()):
+            return False
+    return True
 
 
 def _sizes(claim: Claim, scenes: Iterable[Scene], kernel: frozenset[str]) -> set[str] | None:

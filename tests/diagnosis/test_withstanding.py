@@ -7,6 +7,7 @@ import pytest
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.hypothesis import Alternative, Semantics
 from flashverify.diagnosis.naming import Named, named
 from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.readings.masks.in_effect import masks_in_effect
@@ -105,6 +106,28 @@ def test_a_semantics_that_has_no_say_on_large_cases_is_not_asked_about_them():
     assert withstood(trials, scene, Named([Claim(small)])) is not None
 
 
+@pytest.mark.parametrize(("missed", "holds"), [(0.0, True), (0.001, True), (0.1, False)])
+def test_values_that_a_large_case_misses_by_a_hair_are_no_other_mistake(missed, holds):
+    """Beyond 100 keys the LSE, which is 2 times what it should be, is off once more by a share of that."""
+    subject = planted(lse=lambda s, whole, total: whole * (2.0 + missed * (s.count > 100)))
+
+    def counted(see):
+        subject.count = see.shape[-1]
+        return see
+
+    subject.drop_keys = counted
+    trials = Trials(subject, 600.0)
+    scene = trials.scene(parse_case(CASE))
+    twice = Semantics(name="twice", sentence="the LSE is 2 times what it should be", build=_lse_twice, outputs=("lse",))
+    assert Claim(twice).answer(scene) is Answer.CLEAR
+
+    assert (withstood(trials, scene, Named([Claim(twice)])) is not None) is holds
+
+
+def _lse_twice(scene):
+    yield Alternative(finish=lambda found: found | {"lse": found["lse"].times(2.0)})
+
+
 @pytest.mark.parametrize(
     ("text", "supports"),
     [
@@ -134,6 +157,20 @@ def test_a_window_gets_sides_over_several_tiles_and_the_other_alignment():
     assert (0, None) in windows
     assert sum(left > 16 and left % 16 > 0 and right is None for left, right in windows) >= 3
     assert {each.mask.aligned_at_end for each in cases} == {False, True}
+
+
+def test_few_rows_get_a_window_that_begins_at_an_edge_between_them():
+    few = Supports(masks=("causal", "window"), max_seq_q=16)
+    cases = list(stretched(few, parse_case("fv1 seq_q=2 seq_k=2 dim_qk=8 dim_v=8 window=0,* backward=no")))
+    begins = [
+        (each.seq_k - each.seq_q + row - each.mask.window[0]) // 64
+        for each in cases
+        if each.mask.aligned_at_end
+        for row in (0, each.seq_q - 1)
+    ]
+
+    assert len(begins) == 2
+    assert begins[0] < begins[1]
 
 
 def test_lengths_end_before_the_buffer():
