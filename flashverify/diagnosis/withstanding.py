@@ -25,6 +25,8 @@ __all__ = ["withstood"]
 _TILES = re.compile(r"\btiles? of \d+(?: rows)?(?: keys)?(?: and \d+ keys)?")
 """The size of a tile in the detail of an alternative."""
 
+_PLACES = re.compile(r"\b(?:tiles?|walks?|parts?|partial|pieces?|splits?|pages?|blocks?|first|last|masks?)\b")
+"""Words of a sentence about places."""
 _NEAR = 2.0**-8
 """Of the largest error, the most by which the values of a claim may miss what a large case holds."""
 _MOST = 16
@@ -38,9 +40,25 @@ def withstood(trials: Trials, scene: Scene, found: Named | None) -> Named | None
     """
     if found is None:
         return None
+    asked = [claim for claim in found.claims if _is_of_places(claim, scene)]
+    if not asked:
+        return found
     scenes = list(trials.of(stretched(trials.subject.supports, scene.case)))
-    found.claims = [claim for claim in found.claims if _withstands(claim, found.conditions, scenes)]
+    gone = [claim for claim in asked if not _withstands(claim, found.conditions, scenes)]
+    found.claims = [claim for claim in found.claims if claim not in gone]
     return found if found.claims else None
+
+
+def _is_of_places(claim: Claim, scene: Scene) -> bool:
+    """Whether a claim exchanges pairs, or speaks of tiles and the like: one about values alone says nothing of what more tiles do, as other numbers of splits."""
+    if _PLACES.search(claim.semantics.sentence):
+        return True
+    found = alternatives(claim.semantics, scene)
+    return any(_size_in(each.detail) or _exchanges_pairs(each, scene) for each in found)
+
+
+def _exchanges_pairs(alternative: Alternative, scene: Scene) -> bool:
+    return alternative.inputs is not None and alternative.inputs.visible is not scene.inputs.visible
 
 
 def _withstands(claim: Claim, conditions: tuple[Condition, ...], scenes: list[Scene]) -> bool:
