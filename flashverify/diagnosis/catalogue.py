@@ -81,6 +81,7 @@ from flashverify.diagnosis.hypotheses.tree_parents import TREE_PARENTS
 from flashverify.diagnosis.hypotheses.trees import TREES
 from flashverify.diagnosis.hypotheses.unasked_parts import UNASKED_PARTS
 from flashverify.diagnosis.hypotheses.values_of_walks import VALUES_OF_WALKS
+from flashverify.diagnosis.hypotheses.walk_ends import WALK_ENDS
 from flashverify.diagnosis.hypotheses.walks import WALKS
 from flashverify.diagnosis.hypotheses.wide_integers import WIDE_INTEGERS
 from flashverify.diagnosis.hypotheses.window_sides import WINDOW_SIDES
@@ -169,6 +170,7 @@ SEMANTICS: tuple[Semantics, ...] = (
     *WALKS,
     *TILE_COUNTS,
     *EDGES,
+    *WALK_ENDS,
     *CACHED_PREFIX,
     *ACCUMULATION,
     *ROWS,

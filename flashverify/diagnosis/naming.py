@@ -16,6 +16,7 @@ from flashverify.diagnosis.related_cases import variants, windows
 from flashverify.diagnosis.settings import other_settings
 from flashverify.diagnosis.surveying import standing, surveyed
 from flashverify.diagnosis.telling_cases import telling
+from flashverify.diagnosis.withstanding import withstood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,6 +86,10 @@ def _claims_of(scene: Scene, within: Callable[[], bool]) -> list[Claim]:
 
 def named(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it, on whole cases; None where nothing does."""
+    return withstood(trials, scene, _named(trials, scene))
+
+
+def _named(trials: Trials, scene: Scene) -> Named | None:
     whole = _claims_of(scene, lambda: trials.within(_SHARES["always"]))  # else conditions alone may still be learned
     records, found = _always(trials, scene, [Record(claim) for claim in whole])
     if found is not None:
@@ -116,7 +121,7 @@ def _simpler_at_places(trials: Trials, scene: Scene, found: Named) -> Named:
     """What holds at a place, where many conditions on cases had to be joined: often they say which cases have that place."""
     if len(found.conditions) < _JOINED:
         return found
-    other = named_at_places(trials, scene)
+    other = _named_at_places(trials, scene)
     simpler = other is not None and not other.open and len(other.conditions) < len(found.conditions)
     return other if other is not None and simpler else found
 
@@ -130,6 +135,10 @@ def _of_alike_details(trials: Trials, claims: list[Claim]) -> list[Claim]:
 
 def named_at_places(trials: Trials, scene: Scene) -> Named | None:
     """What explains `scene` and the cases around it where it is wrong at some places only; None where nothing does."""
+    return withstood(trials, scene, _named_at_places(trials, scene))
+
+
+def _named_at_places(trials: Trials, scene: Scene) -> Named | None:
     claims = placed(trials, scene, _SHARES["somewhere"])
     for claim, evidence in claims:
         if not evidence:

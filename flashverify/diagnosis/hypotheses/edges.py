@@ -9,7 +9,7 @@ import torch
 
 from flashverify.diagnosis.hypothesis import TILES, Alternative, Semantics
 from flashverify.diagnosis.mask_tensors import parts, seen, tiles, with_parts
-from flashverify.outputs import BACKWARD
+from flashverify.outputs import BACKWARD, OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["EDGES"]
+__all__ = ["EDGES", "of_keys"]
 
+_OF_ROWS = tuple(name for name in OUTPUTS if name not in ("dk", "dv"))
 _BITS = frozenset({"bitmap", "tree"})
 """Parts of which kernels get a bit for each pair."""
 
@@ -39,6 +40,8 @@ def _window_begin(scene: Scene, by: str) -> Iterator[Alternative]:
     right = (scene.case.mask.window or (None, None))[1]
     upper = 0 if scene.case.mask.causal is not None else right
     others = seen({name: part for name, part in found.items() if name != "left"})
+    # dK and dV alone are wrong by no walk over keys: that of dQ begins like it
+    outputs = OUTPUTS if by == "full" or "dq" in scene.failures else _OF_ROWS
     for rows in TILES:
         first_row = at.row // rows * rows
         last_row = torch.minimum(first_row + rows, at.rows) - 1
@@ -65,7 +68,7 @@ def _window_begin(scene: Scene, by: str) -> Iterator[Alternative]:
                     words = f"{detail}, unless it is cut on the other side too"
                     inputs = replace(scene.inputs, visible=others & (found["left"] | uncut))
                     yield Alternative(inputs=inputs, detail=words)
-            yield Alternative(inputs=replace(scene.inputs, visible=others & part), detail=detail)
+            yield Alternative(inputs=replace(scene.inputs, visible=others & part), detail=detail, outputs=outputs)
 
 
 def _rounded_up(scene: Scene) -> Iterator[Alternative]:
@@ -97,7 +100,7 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
     if (right is None and not bits) or not scene.case.seq_q or not scene.case.seq_k:
         return
     i = at.row[:, None, :, None]
-    shift, rows_of_key = _of_keys(scene)
+    shift, rows_of_key = of_keys(scene)
     upper = {name: part for name, part in found.items() if name in ("causal", "right", *_BITS)}
     others = seen({name: part for name, part in found.items() if name not in upper})
     for keys in TILES:
@@ -131,7 +134,7 @@ def _queries_begin(scene: Scene, by: str) -> Iterator[Alternative]:
                     yield Alternative(inputs=replace(scene.inputs, visible=alone), detail=detail)
 
 
-def _of_keys(scene: Scene) -> tuple[Tensor, Tensor]:
+def of_keys(scene: Scene) -> tuple[Tensor, Tensor]:
     """Shift and declared rows of each key's sequence, `[B, Sk]`."""
     at, packed = scene.at, scene.case.mask.packed
     tree = scene.case.mask.tree is not None
@@ -150,7 +153,7 @@ def _last_query(scene: Scene) -> Iterator[Alternative]:
         return
     found, at = parts(scene), scene.at
     i = at.row[:, None, :, None]
-    shift, _ = _of_keys(scene)
+    shift, _ = of_keys(scene)
     for keys in TILES:
         last = torch.minimum(at.key // keys * keys + keys, at.key_limit) - 1
         end = (last - shift + left)[:, None, None, :]

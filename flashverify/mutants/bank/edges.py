@@ -27,7 +27,6 @@ EDGES = (
         after="end = tl.where(start < sq, tl.minimum(row_end(last, sq, k_end, band, MASK), start + BLOCK_M), 0)",
         outputs=("o", "lse", "dq"),
         modelled_on="ModelTC/lightllm 1ef55b55: the end of the walk ignores the keys that were there before the queries",
-        semantics="tail-keys-skipped",
     ),
     Mutant(
         name="keys_counted_as_queries",

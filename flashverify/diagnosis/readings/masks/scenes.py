@@ -12,6 +12,7 @@ from flashverify.diagnosis.neighbours import resized, simplifications
 from flashverify.diagnosis.readings.fresh import LARGEST_READ, PLAIN, run_variants
 from flashverify.diagnosis.related_cases import grown
 from flashverify.diagnosis.settings import other_settings
+from flashverify.diagnosis.stretching import with_sides
 from flashverify.diagnosis.trials import work
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _WITHOUT = 3
 _SET = 5
 _SIZES = ((40, 0), (120, 0), (0, 128), (18, 34), (2, 134))
 """Rows and keys that are added to a case: many of one side, of both, and many keys for few rows."""
+
+_SIDES, _WIDE = (45, 30), (150, 170)
+"""Sides of a window that lie on no edge of a tile and reach over several, and the rows and keys that are added to a case with them."""
 
 
 def mask_scenes(trials: Trials, scene: Scene, outputs: frozenset[str]) -> list[Scene]:
@@ -88,6 +92,8 @@ def _more(trials: Trials, case: Case) -> Iterator[Case]:
     """Cases with many rows or many keys, with larger groups of heads, and without parts of the mask."""
     supports, group = trials.subject.supports, case.heads_q // case.heads_kv
     found = [grown(case, *more, regime="normal", seed=100 + n) for n, more in enumerate(_SIZES)]
+    if case.mask.window is not None:
+        found.append(grown(with_sides(case, _SIDES), *_WIDE, regime="normal", seed=114))
     if group > 1:
         found.append(grown(case, 18, 34, regime="normal", seed=111, heads_q=(group + 1) * case.heads_kv))
     heads = {"heads_q": 3 * max(group, 2), "heads_kv": 3} if case.heads_q > 1 else {}
