@@ -48,13 +48,16 @@ def attributed(
     Returns:
         False where its conditions do not hold, or where outputs are wrong in another way. None where it has no say: it names nothing,
         nothing fails that hypotheses are about, its semantics does not exist on `case`, the case is too large for hypotheses, or the
-        output is a gradient and the O or LSE beside it is wrong in another way too.
+        output is a gradient and the O or LSE beside it is wrong in another way too. False, not None, of a wrong O or LSE that its
+        semantics, one of the other of the two, leaves as it is.
 
     Raises:
         UsageError: a condition of the diagnosis cannot be parsed.
         Exception: whatever the subject raises on `case`.
     """
     conditions = tuple(map(parse, diagnosis.conditions))
+    if verdict.output in diagnosis.beside:
+        return False
     if diagnosis.name in PADDINGS:
         reached = padding_reaches(subject, case)
         return reached is not None and reached[0] == diagnosis.name
@@ -70,12 +73,18 @@ def attributed(
     known = [semantics for semantics in SEMANTICS if canonical(semantics.name, diagnosis.name)]
     telling = [s for s in known if failing.keys() <= set(s.outputs) and alternatives(s, scene)]
     if not telling:
-        return None
+        return False if _left_alone(known, verdict.output) else None
     if _explained(telling, conditions, scene, failing):
         return True
     forward = {name: every[name] for name in FORWARD if name in every}
     beside = forward and not failing.keys() & forward.keys()
     return None if beside and not _explained(telling, conditions, scene, forward) else False
+
+
+def _left_alone(known: list[Semantics], output: str) -> bool:
+    """Whether an output is O or the LSE, and a semantics is about the other one alone: neither is computed from the other."""
+    outputs = {name for semantics in known for name in semantics.outputs}
+    return output in FORWARD and bool(outputs) and outputs <= set(FORWARD) - {output}
 
 
 def _explained(

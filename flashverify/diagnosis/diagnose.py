@@ -11,6 +11,7 @@ from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.clock import Clock
 from flashverify.diagnosis.description import as_if_on_related_cases, described
+from flashverify.diagnosis.each_output import apart
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
@@ -20,7 +21,7 @@ from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.plainly_wrong import plainly_wrong
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
+from flashverify.diagnosis.saying import apart_diagnosis, claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.starting import (
     and_the_first,
@@ -62,6 +63,8 @@ _NAMED = 0.5
 """Share at whose end no further name is looked for where gradients are wrong by more than rounding, of which readings say more."""
 _HELD = 0.98
 """Share at whose end wrong elements are no longer held against every semantics."""
+_APART = 0.6
+"""Share of the time that is left for names of single outputs of a kernel, where none stands for all of them."""
 _NOTHING_ELSE = 3.0
 """Times the usual share that questions about earlier calls get where the case is right by itself, so that nothing else is asked."""
 _FATAL = ("crash", "hang", "exception")
@@ -177,6 +180,8 @@ def diagnose(
                     return unless_kept(ruled_diagnosis(usual, start, place, remark))
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return unless_kept(named_diagnosis(*answered, place, remark))
+        if search is named and (each := apart(trials, starts[0], verdict.output, _APART)) is not None:
+            return unless_kept(apart_diagnosis(each, place, remark))
         if not large and plainly_wrong(trials, starts[0]):
             large = True
             trials.hold(_NAMED)

@@ -53,6 +53,15 @@ def test_a_cause_that_makes_values_too_large_accounts_for_infinities():
     assert not attributed(subject, case, verdict, Diagnosis("gradient-with-ln2"), alone=True)
 
 
+@pytest.mark.parametrize(("output", "told"), [("lse", True), ("o", False), ("dk", None)])
+def test_a_cause_that_is_about_the_lse_alone_makes_no_o_wrong(output, told):
+    subject = planted(output=doubled, lse=lambda self, whole, total: -whole, dk_factor=lambda s, p: 3.0)
+    case = parse_case("fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32")
+    verdict = next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures if v.output == output)
+
+    assert attributed(subject, case, verdict, Diagnosis("lse-sign"), alone=True) is told
+
+
 def test_a_cause_has_no_say_about_a_gradient_where_o_is_wrong_in_another_way_too():
     """On this case the name is wrong or too narrow: that says nothing of the gradient."""
     subject = planted(**ONE_MORE, dk_factor=lambda s, p: 3.0)

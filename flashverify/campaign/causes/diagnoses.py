@@ -31,6 +31,7 @@ __all__ = [
     "one_form",
     "one_name",
     "same_defect",
+    "says_apart",
     "says_little",
     "says_more",
     "told_apart",
@@ -140,6 +141,11 @@ def says_more(found: Diagnosis, than: Diagnosis | None) -> bool:
     if not says_little(than) or _says(found) < _WRONG:
         return False
     return not than.name or (bool(found.name) and len(found.also) < len(than.also))
+
+
+def says_apart(found: FindingRecord, key: Key) -> bool:
+    """Whether the diagnosis of a finding says that values of another output are wrong for another reason."""
+    return found.diagnosis is not None and key.check in TOLD_BY_VALUES and key.output in found.diagnosis.beside
 
 
 def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
