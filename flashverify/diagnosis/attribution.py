@@ -13,7 +13,7 @@ from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import PADDINGS, padding_reaches
 from flashverify.diagnosis.trials import work
-from flashverify.outputs import FORWARD
+from flashverify.outputs import FORWARD, KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from flashverify.subjects.interface import Subject
 
 __all__ = ["attributed"]
+
+_MOVED = 1e-3
+"""Of its bound an element is moved by at least, by what changes it."""
 
 
 def attributed(
@@ -48,8 +51,8 @@ def attributed(
     Returns:
         False where its conditions do not hold, or where outputs are wrong in another way. None where it has no say: it names nothing,
         nothing fails that hypotheses are about, its semantics does not exist on `case`, the case is too large for hypotheses, or the
-        output is a gradient and the O or LSE beside it is wrong in another way too. False, not None, of a wrong O or LSE that its
-        semantics, one of the other of the two, leaves as it is.
+        output is a gradient and the O or LSE beside it is wrong in another way too. False, not None, where its semantics leaves the output
+        as it is and is about another one of the same kernel.
 
     Raises:
         UsageError: a condition of the diagnosis cannot be parsed.
@@ -82,16 +85,33 @@ def attributed(
 
 
 def _left_alone(known: list[Semantics], output: str) -> bool:
-    """Whether an output is O or the LSE, and a semantics is about the other one alone: neither is computed from the other."""
+    """Whether a semantics changes another output of the kernel and not this one, or gradients alone and this one is O or the LSE.
+
+    No output of a kernel is computed from another one of it.
+    """
     outputs = {name for semantics in known for name in semantics.outputs}
-    return output in FORWARD and bool(outputs) and outputs <= set(FORWARD) - {output}
+    together = next(set(kernel) for kernel in KERNELS if output in kernel)
+    return output not in outputs and bool(outputs) and (output in FORWARD or bool(outputs & together))
 
 
 def _explained(
     telling: Iterable[Semantics], conditions: tuple[Condition, ...], scene: Scene, failing: Iterable[str]
 ) -> bool:
-    accepted = (Answer.CLEAR, Answer.EXPLAINED)
-    return any(Claim(s, conditions).answer(scene, frozenset(failing)) in accepted for s in telling)
+    accepted, names = (Answer.CLEAR, Answer.EXPLAINED), frozenset(failing)
+    return any(Claim(s, conditions).answer(scene, names) in accepted and _moves(s, scene, names) for s in telling)
+
+
+def _moves(semantics: Semantics, scene: Scene, names: frozenset[str]) -> bool:
+    """Whether a semantics changes an element that is wrong: what it leaves as declared may be within its bound and break the strict prediction."""
+    for alternative in alternatives(semantics, scene):
+        for name, expected in scene.expect_once(alternative, names).items():
+            declared = scene.right[name]
+            values = (expected.value, *(() if expected.other is None else expected.other[:1]))
+            moved = [(value - declared.value).abs() > _MOVED * declared.total for value in values]
+            moved += [x for x in (expected.nan, expected.lost, expected.anything, expected.zero) if x is not None]
+            if name in scene.failures and any(bool((where & scene.failures[name]).any()) for where in moved):
+                return True
+    return False
 
 
 def _concerned(failing: dict[str, Tensor], output: str) -> dict[str, Tensor]:
