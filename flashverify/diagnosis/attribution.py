@@ -13,7 +13,7 @@ from flashverify.diagnosis.observation import LARGEST
 from flashverify.diagnosis.opening import first_scene, unwritten
 from flashverify.diagnosis.padding_experiment import PADDINGS, padding_reaches
 from flashverify.diagnosis.trials import work
-from flashverify.outputs import FORWARD, KERNELS
+from flashverify.outputs import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attributed"]
 
+_OF_KEYS = frozenset({"dk", "dv"})
 _MOVED = 1e-3
 """Of its bound an element is moved by at least, by what changes it."""
 
@@ -52,7 +53,7 @@ def attributed(
         False where its conditions do not hold, or where outputs are wrong in another way. None where it has no say: it names nothing,
         nothing fails that hypotheses are about, its semantics does not exist on `case`, the case is too large for hypotheses, or the
         output is a gradient and the O or LSE beside it is wrong in another way too. False, not None, where its semantics leaves the output
-        as it is and is about another one of the same kernel.
+        as it is: it is about the other one of O and the LSE, or of dK and dV.
 
     Raises:
         UsageError: a condition of the diagnosis cannot be parsed.
@@ -85,13 +86,10 @@ def attributed(
 
 
 def _left_alone(known: list[Semantics], output: str) -> bool:
-    """Whether a semantics changes another output of the kernel and not this one, or gradients alone and this one is O or the LSE.
-
-    No output of a kernel is computed from another one of it.
-    """
+    """Whether a semantics changes the other one of O and the LSE, or of dK and dV, or gradients alone and this is O or the LSE."""
     outputs = {name for semantics in known for name in semantics.outputs}
-    together = next(set(kernel) for kernel in KERNELS if output in kernel)
-    return output not in outputs and bool(outputs) and (output in FORWARD or bool(outputs & together))
+    others = outputs if output in FORWARD else outputs & _OF_KEYS if output in _OF_KEYS else set()
+    return output not in outputs and bool(others)
 
 
 def _explained(

@@ -69,19 +69,26 @@ def test_a_gradient_beside_a_wrong_o_is_as_wrong_as_it_is_given_that(mode, own):
     assert causes.apart(DK, OUT) is own
 
 
-def test_errors_are_held_against_those_in_the_same_dtype_where_there_are_any():
+def test_errors_are_held_against_the_largest_of_any_dtype():
     company, precise = Company(), msgspec.structs.replace(OUT, dtype="fp32")
     seen(company, wrong(OUT, 2.0))
-    seen(company, wrong(precise, 1000.0), case="fv1 dtype=fp32")
-    seen(company, wrong(DK, 200.0))
+    seen(company, wrong(precise, 4.0), case="fv1 dtype=fp32")
+    seen(company, wrong(DK, 200.0, "conditional"))
     causes, records = two(company, ROUNDS)
 
     assert causes.apart(DK, OUT)
-    records[OUT] = msgspec.structs.replace(records[OUT], key=precise)
-    assert not causes._companions.apart(records[DK], records[OUT])
-    folded = (Folded(OUT, "fv1", "", "its minimal case in fp16 shows it too"),)
+    folded = (Folded(precise, "fv1", "", "its minimal case in fp32 shows it too"),)
     records[OUT] = msgspec.structs.replace(records[OUT], folded=folded)
-    assert causes._companions.apart(records[DK], records[OUT])
+    assert not causes.apart(DK, OUT)
+
+
+@pytest.mark.parametrize(("ratio", "apart"), [(1e6, False), (math.inf, True)])
+def test_errors_of_outputs_of_the_kernel_itself_are_never_too_large(ratio, apart):
+    company = Company()
+    seen(company, wrong(OUT, 2.0), wrong(LSE, ratio))
+    causes, _ = two(company, ROUNDS, second=LSE)
+
+    assert causes.apart(LSE, OUT) is apart
 
 
 @pytest.mark.parametrize("over", [True, False])

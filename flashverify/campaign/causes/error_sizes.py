@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.needs import rounds
 from flashverify.campaign.causes.symptoms import FAR, VALUES
 from flashverify.judge.verdict import from_hex
-from flashverify.outputs import BACKWARD, FORWARD
+from flashverify.outputs import BACKWARD, FORWARD, KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,22 +37,24 @@ class ErrorSizes:
     def beyond(self, found: FindingRecord, lead: FindingRecord) -> bool:
         """Whether a finding has errors that the step cannot make that those of another one look like.
 
-        No rounding makes a number of an element that is exactly 0 however its sum is rounded, nor errors many times as large as all that it was seen to make.
+        No rounding makes a number of an element that is exactly 0 however its sum is rounded. Nor does a step of one kernel make errors in
+        the outputs of another one many times as large as all that it was seen to make; those of its own kernel are stored in several formats.
         """
         if not rounds(lead) or found.key.check != "accuracy":
             return False
-        most = self._of(found)
-        buckets = [lead.key, *(each.key for each in lead.folded)]
-        seen = {key.dtype: 0.0 for key in buckets}
-        for key in buckets:
-            seen[key.dtype] = max(seen[key.dtype], self._largest.get(key, 0.0))
-        usual = seen.get(found.key.dtype) or max(seen.values())
-        return most == inf or most > FAR * usual > 0
+        most, outputs = self._of(found), {key.output for key in _keys(lead)}
+        together = any({found.key.output, output} <= set(kernel) for output in outputs for kernel in KERNELS)
+        usual = max(self._largest.get(key, 0.0) for key in _keys(lead))
+        return most == inf or (not together and most > FAR * usual > 0)
 
     def _of(self, finding: FindingRecord) -> float:
         """Of a second cause of a bucket only its own case counts: the others show the first one."""
         own = from_hex(finding.verdict.ratio) if finding.verdict.ratio else 0.0
         return own if own == inf else self._largest.get(finding.key, 0.0)
+
+
+def _keys(finding: FindingRecord) -> list[Key]:
+    return [finding.key, *(each.key for each in finding.folded)]
 
 
 def _own(result: CaseResult) -> Iterator[Verdict]:
