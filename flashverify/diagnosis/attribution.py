@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.concerning import concerns
 from flashverify.diagnosis.conditions import parse
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.mixing import alternatives
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["attributed"]
 
 _OF_KEYS = frozenset({"dk", "dv"})
-_MOVED = 1e-3
-"""Of its bound an element is moved by at least, by what changes it."""
 
 
 def attributed(
@@ -60,7 +59,7 @@ def attributed(
         Exception: whatever the subject raises on `case`.
     """
     conditions = tuple(map(parse, diagnosis.conditions))
-    if verdict.output in diagnosis.beside:
+    if verdict.check == "accuracy" and verdict.output in diagnosis.beside:
         return False
     if diagnosis.name in PADDINGS:
         reached = padding_reaches(subject, case)
@@ -96,20 +95,7 @@ def _explained(
     telling: Iterable[Semantics], conditions: tuple[Condition, ...], scene: Scene, failing: Iterable[str]
 ) -> bool:
     accepted, names = (Answer.CLEAR, Answer.EXPLAINED), frozenset(failing)
-    return any(Claim(s, conditions).answer(scene, names) in accepted and _moves(s, scene, names) for s in telling)
-
-
-def _moves(semantics: Semantics, scene: Scene, names: frozenset[str]) -> bool:
-    """Whether a semantics changes an element that is wrong: what it leaves as declared may be within its bound and break the strict prediction."""
-    for alternative in alternatives(semantics, scene):
-        for name, expected in scene.expect_once(alternative, names).items():
-            declared = scene.right[name]
-            values = (expected.value, *(() if expected.other is None else expected.other[:1]))
-            moved = [(value - declared.value).abs() > _MOVED * declared.total for value in values]
-            moved += [x for x in (expected.nan, expected.lost, expected.anything, expected.zero) if x is not None]
-            if name in scene.failures and any(bool((where & scene.failures[name]).any()) for where in moved):
-                return True
-    return False
+    return any(Claim(s, conditions).answer(scene, names) in accepted and concerns(s, scene, names) for s in telling)
 
 
 def _concerned(failing: dict[str, Tensor], output: str) -> dict[str, Tensor]:

@@ -12,9 +12,16 @@ from flashverify.judge.record import Confirmation, Diagnosis, Folded
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
 from tests.campaign.company_seen import DK, OUT, book
 
-ROUNDS = Diagnosis(
-    "", "Errors of O look like the row sum of P rounded to bf16 (ratio to that model 1.00).", evidence="2 cases."
-)
+
+def like(step):
+    return Diagnosis(
+        "",
+        f"Errors of O look like {step} (ratio to that model 1.00, 100 % of the squared error explained).",
+        evidence="2 cases.",
+    )
+
+
+ROUNDS = like("the row sum of P rounded to bf16")
 WRONG = Diagnosis("", "No known wrong semantics explains it.")
 LSE = Key("k", "accuracy", "bound", "lse", "fp16")
 
@@ -48,6 +55,11 @@ def two(company, diagnosis, first=OUT, second=DK):
         (ROUNDS, 500.0, 20_000.0, False),
         (WRONG, 2.0, math.inf, False),
         (None, 2.0, 129.0, False),
+        (like("the logits rounded to bf16"), 2.0, 129.0, False),
+        (like("the logits rounded to bf16"), 2.0, math.inf, True),
+        (like("dS times 1.003"), 2.0, 129.0, False),
+        (like("dS truncated to bf16"), 2.0, 129.0, True),
+        (like("dS truncated to bf16, or the logits rounded to bf16"), 2.0, 129.0, False),
     ],
 )
 def test_errors_far_beyond_those_of_a_step_that_rounds_have_another_cause(diagnosis, usual, most, apart):

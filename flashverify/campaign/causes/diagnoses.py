@@ -117,7 +117,7 @@ def heard(lead: FindingRecord, member: FindingRecord) -> Diagnosis | None:
     key = member.key
     whose = f"So it is of {key.output} of {key.dtype} ({key.check}), which has the same cause."
     place, repairs = (other.place, other.repairs) if own is None else (own.place, own.repairs or other.repairs)
-    return msgspec.structs.replace(other, sentence=f"{other.sentence} {whose}", place=place, repairs=repairs)
+    return msgspec.structs.replace(other, sentence=f"{other.sentence} {whose}", place=place, repairs=repairs, beside=())
 
 
 def _says(found: Diagnosis | None) -> int:
@@ -144,8 +144,9 @@ def says_more(found: Diagnosis, than: Diagnosis | None) -> bool:
 
 
 def says_apart(found: FindingRecord, key: Key) -> bool:
-    """Whether the diagnosis of a finding says that values of another output are wrong for another reason."""
-    return found.diagnosis is not None and key.check in TOLD_BY_VALUES and key.output in found.diagnosis.beside
+    """Whether what the diagnosis of a finding names leaves another output as it is, whose values are wrong."""
+    beside = () if found.diagnosis is None else found.diagnosis.beside
+    return key.check == "accuracy" and key.output in beside and key.output != found.key.output
 
 
 def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:
