@@ -94,13 +94,25 @@ def test_errors_are_held_against_the_largest_of_any_dtype():
     assert not causes.apart(DK, OUT)
 
 
-@pytest.mark.parametrize(("ratio", "apart"), [(1e6, False), (math.inf, True)])
-def test_errors_of_outputs_of_the_kernel_itself_are_never_too_large(ratio, apart):
-    company = Company()
-    seen(company, wrong(OUT, 2.0), wrong(LSE, ratio))
-    causes, _ = two(company, ROUNDS, second=LSE)
+DQ = Key("k", "accuracy", "bound", "dq", "fp16")
 
-    assert causes.apart(LSE, OUT) is apart
+
+@pytest.mark.parametrize(
+    ("lead", "found", "ratio", "apart"),
+    [
+        (OUT, LSE, 1e6, False),
+        (OUT, LSE, math.inf, True),
+        (OUT, DQ, 1e6, True),
+        (DQ, DK, 1e6, False),
+        (DK, OUT, 1e6, False),
+    ],
+)
+def test_only_gradients_have_errors_too_large_for_a_step_of_the_forward(lead, found, ratio, apart):
+    company = Company()
+    seen(company, wrong(lead, 2.0, "conditional"), wrong(found, ratio, "conditional"))
+    causes, _ = two(company, ROUNDS, first=lead, second=found)
+
+    assert causes.apart(found, lead) is apart
 
 
 @pytest.mark.parametrize("over", [True, False])

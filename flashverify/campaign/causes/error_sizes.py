@@ -9,7 +9,7 @@ from flashverify.campaign.causes.needs import rounds
 from flashverify.campaign.causes.symptoms import FAR, VALUES
 from flashverify.diagnosis.looks import behind_the_exponential, looks
 from flashverify.judge.verdict import from_hex
-from flashverify.outputs import BACKWARD, FORWARD, KERNELS
+from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,27 +38,22 @@ class ErrorSizes:
     def beyond(self, found: FindingRecord, lead: FindingRecord) -> bool:
         """Whether a finding has errors that the step cannot make that those of another one look like.
 
-        No rounding makes a number of an element that is exactly 0 however its sum is rounded. Nor does a step of one kernel whose errors
-        no exponential makes larger make errors in the outputs of another one many times as large as all that it was seen to make; those of
-        its own kernel are stored in several formats.
+        No rounding makes a number of an element that is exactly 0 however its sum is rounded. Nor does a step of the forward whose errors
+        no exponential makes larger make errors in gradients, given O and the LSE, many times as large as all that it was seen to make.
         """
         if not rounds(lead) or found.key.check != "accuracy":
             return False
-        most, outputs = self._of(found), {key.output for key in _keys(lead)}
-        together = any({found.key.output, output} <= set(kernel) for output in outputs for kernel in KERNELS)
-        usual = max(self._largest.get(key, 0.0) for key in _keys(lead))
+        most = self._of(found)
+        usual = max(self._largest.get(key, 0.0) for key in (lead.key, *(each.key for each in lead.folded)))
         assert lead.diagnosis is not None
-        held = behind_the_exponential(looks(lead.diagnosis.sentence)) and not together
+        later = lead.key.output in FORWARD and found.key.output in BACKWARD
+        held = later and behind_the_exponential(looks(lead.diagnosis.sentence))
         return most == inf or (held and most > FAR * usual > 0)
 
     def _of(self, finding: FindingRecord) -> float:
         """Of a second cause of a bucket only its own case counts: the others show the first one."""
         own = from_hex(finding.verdict.ratio) if finding.verdict.ratio else 0.0
         return own if own == inf else self._largest.get(finding.key, 0.0)
-
-
-def _keys(finding: FindingRecord) -> list[Key]:
-    return [finding.key, *(each.key for each in finding.folded)]
 
 
 def _own(result: CaseResult) -> Iterator[Verdict]:
