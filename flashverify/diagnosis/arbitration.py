@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flashverify.diagnosis.observation import Scene
     from flashverify.diagnosis.trials import Trials
 
-__all__ = ["Hearing", "Ruling", "unlike"]
+__all__ = ["Hearing", "Ruling", "doubted", "unlike"]
 
 _THIN = 4
 """Cases explained clearly, below which a name rests on few."""
@@ -71,7 +71,7 @@ class Hearing:
         exactly what is wrong where it does not. Of two that say it equally well the one without conditions and rivals leads; a reading
         leads only if right cases were asked about it too, and not before a name about gradients alone.
         """
-        if not _doubted(answer):
+        if not doubted(answer):
             return Ruling(answer)
         known = set(self._trials.scenes)
         self._trials.release()
@@ -126,7 +126,8 @@ def _of_gradients(answer: Named) -> bool:
     return bool(scope) and scope <= set(BACKWARD) and not unlike(answer)
 
 
-def _doubted(answer: Named) -> bool:
+def doubted(answer: Named) -> bool:
+    """Whether a name rests on few cases, has conditions or a rival, or leaves cases that are right for a reason that was not found."""
     return answer.clear < _THIN or answer.open or bool(answer.conditions) or unlike(answer)
 
 

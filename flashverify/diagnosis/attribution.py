@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.catalogue import SEMANTICS
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.concerning import concerns
 from flashverify.diagnosis.conditions import parse
 from flashverify.diagnosis.families import canonical
 from flashverify.diagnosis.mixing import alternatives
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["attributed"]
 
+_OF_KEYS = frozenset({"dk", "dv"})
+
 
 def attributed(
     subject: Subject, case: Case, verdict: Verdict, diagnosis: Diagnosis, *, alone: bool = False
@@ -48,13 +51,16 @@ def attributed(
     Returns:
         False where its conditions do not hold, or where outputs are wrong in another way. None where it has no say: it names nothing,
         nothing fails that hypotheses are about, its semantics does not exist on `case`, the case is too large for hypotheses, or the
-        output is a gradient and the O or LSE beside it is wrong in another way too.
+        output is a gradient and the O or LSE beside it is wrong in another way too. False, not None, where its semantics leaves the output
+        as it is: it is about the other one of O and the LSE, or of dK and dV.
 
     Raises:
         UsageError: a condition of the diagnosis cannot be parsed.
         Exception: whatever the subject raises on `case`.
     """
     conditions = tuple(map(parse, diagnosis.conditions))
+    if verdict.check == "accuracy" and verdict.output in diagnosis.beside:
+        return False
     if diagnosis.name in PADDINGS:
         reached = padding_reaches(subject, case)
         return reached is not None and reached[0] == diagnosis.name
@@ -70,7 +76,7 @@ def attributed(
     known = [semantics for semantics in SEMANTICS if canonical(semantics.name, diagnosis.name)]
     telling = [s for s in known if failing.keys() <= set(s.outputs) and alternatives(s, scene)]
     if not telling:
-        return None
+        return False if _left_alone(known, verdict.output) else None
     if _explained(telling, conditions, scene, failing):
         return True
     forward = {name: every[name] for name in FORWARD if name in every}
@@ -78,11 +84,18 @@ def attributed(
     return None if beside and not _explained(telling, conditions, scene, forward) else False
 
 
+def _left_alone(known: list[Semantics], output: str) -> bool:
+    """Whether a semantics changes the other one of O and the LSE, or of dK and dV, or gradients alone and this is O or the LSE."""
+    outputs = {name for semantics in known for name in semantics.outputs}
+    others = outputs if output in FORWARD else outputs & _OF_KEYS if output in _OF_KEYS else set()
+    return output not in outputs and bool(others)
+
+
 def _explained(
     telling: Iterable[Semantics], conditions: tuple[Condition, ...], scene: Scene, failing: Iterable[str]
 ) -> bool:
-    accepted = (Answer.CLEAR, Answer.EXPLAINED)
-    return any(Claim(s, conditions).answer(scene, frozenset(failing)) in accepted for s in telling)
+    accepted, names = (Answer.CLEAR, Answer.EXPLAINED), frozenset(failing)
+    return any(Claim(s, conditions).answer(scene, names) in accepted and concerns(s, scene, names) for s in telling)
 
 
 def _concerned(failing: dict[str, Tensor], output: str) -> dict[str, Tensor]:

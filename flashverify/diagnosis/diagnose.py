@@ -10,7 +10,9 @@ from msgspec import structs
 from flashverify.diagnosis.arbitration import Hearing
 from flashverify.diagnosis.attempting import attempted
 from flashverify.diagnosis.clock import Clock
+from flashverify.diagnosis.concerning import about, left_alone
 from flashverify.diagnosis.description import as_if_on_related_cases, described
+from flashverify.diagnosis.each_output import apart
 from flashverify.diagnosis.naming import Named, named, named_at_places
 from flashverify.diagnosis.narrowing import OTHER_OUTPUTS, Narrowed, kernel_alone
 from flashverify.diagnosis.observation import LARGEST
@@ -20,7 +22,7 @@ from flashverify.diagnosis.place import first_line, place_of
 from flashverify.diagnosis.plainly_wrong import plainly_wrong
 from flashverify.diagnosis.precision import precision_words
 from flashverify.diagnosis.readings import Readings
-from flashverify.diagnosis.saying import claim_words, named_diagnosis, ruled_diagnosis, sentence_of
+from flashverify.diagnosis.saying import apart_diagnosis, claim_words, named_diagnosis, ruled_diagnosis, sentence_of
 from flashverify.diagnosis.siblings import sibling
 from flashverify.diagnosis.starting import (
     and_the_first,
@@ -42,11 +44,10 @@ if TYPE_CHECKING:
 
     from flashverify.case.case import Case
     from flashverify.diagnosis.clock import End
+    from flashverify.diagnosis.concerning import Search
     from flashverify.diagnosis.observation import Scene
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
-
-    _Search = Callable[[Trials, Scene], Named | None]
 
 __all__ = ["PATIENCE", "SECONDS", "diagnose"]
 
@@ -62,6 +63,8 @@ _NAMED = 0.5
 """Share at whose end no further name is looked for where gradients are wrong by more than rounding, of which readings say more."""
 _HELD = 0.98
 """Share at whose end wrong elements are no longer held against every semantics."""
+_APART = 0.4
+"""Share of the time that is left for names of single outputs of a kernel, where none stands for all of them."""
 _NOTHING_ELSE = 3.0
 """Times the usual share that questions about earlier calls get where the case is right by itself, so that nothing else is asked."""
 _FATAL = ("crash", "hang", "exception")
@@ -118,6 +121,10 @@ def diagnose(
 
     def unless_kept(found: Diagnosis) -> Diagnosis:
         """What is found, unless something is kept from earlier calls: what a fresh process shows too is no work of these."""
+        left = attempted(
+            "asking what is left alone", lambda: left_alone(trials.scenes.values(), found.name), found.beside
+        )
+        found = structs.replace(found, beside=tuple(dict.fromkeys((*found.beside, *left))))
         return found if asked() is True else of_a_later_one() or found
 
     if found is None:
@@ -160,10 +167,11 @@ def diagnose(
         return unless_kept(Diagnosis("", f"{sentence} {words}", (), place, conditions, evidence, reading=sentence))
     cases = dict.fromkeys((scene.case, starts[0].case) if not remark else (scene.case,))
     rounding = partial(_rounding, subject, list(cases), verdict, end, seconds)
-    searches: tuple[_Search, ...] = (named, named_at_places)
+    whole, searches = about(named, scene, verdict.output), [about(named_at_places, scene, verdict.output)]
+    searches.insert(0, whole)
     precise, hearing = None, Hearing(trials, verdict.output)
     if remark:  # what rounds wrongly is right at no place, and looks like no other mistake
-        precise, searches = rounding(), (named,)
+        precise, searches = rounding(), [whole]
     large = False
     for search in searches:
         if precise is not None and precise.evidence:
@@ -177,10 +185,12 @@ def diagnose(
                     return unless_kept(ruled_diagnosis(usual, start, place, remark))
         if (answered := _by_itself(search, trials, starts[0], verdict.output)) is not None:
             return unless_kept(named_diagnosis(*answered, place, remark))
+        if search is whole and (each := apart(trials, starts[0], verdict.output, _APART)) is not None:
+            return unless_kept(apart_diagnosis(each, place, remark))
         if not large and plainly_wrong(trials, starts[0]):
             large = True
             trials.hold(_NAMED)
-        if search is named and not remark and not large:
+        if search is whole and not remark and not large:
             precise = rounding()
     if precise is not None and precise.evidence:
         return unless_kept(structs.replace(precise, sentence=precise.sentence + remark, place=place))
@@ -232,7 +242,7 @@ def _rounding(subject: Subject, cases: list[Case], verdict: Verdict, end: End, s
     return found
 
 
-def _by_itself(search: _Search, trials: Trials, start: Scene, output: str) -> tuple[Named, Scene] | None:
+def _by_itself(search: Search, trials: Trials, start: Scene, output: str) -> tuple[Named, Scene] | None:
     """What explains the failures of one kernel where others fail in another way, and the run that shows it."""
     kernel = kernel_alone(trials, start, output)
     if kernel is None or not trials.left():

@@ -8,16 +8,18 @@ from msgspec import structs
 
 from flashverify.diagnosis.arbitration import unlike
 from flashverify.diagnosis.conditions import in_words
+from flashverify.diagnosis.narrowing import OTHER_OUTPUTS
 from flashverify.judge.record import Diagnosis
 from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from flashverify.diagnosis.arbitration import Ruling
     from flashverify.diagnosis.claims import Claim
+    from flashverify.diagnosis.each_output import Apart
     from flashverify.diagnosis.naming import Named
     from flashverify.diagnosis.observation import Scene
 
-__all__ = ["claim_words", "named_diagnosis", "ruled_diagnosis", "sentence_of"]
+__all__ = ["apart_diagnosis", "claim_words", "named_diagnosis", "ruled_diagnosis", "sentence_of"]
 
 _SCOPES = (
     (frozenset({"o", "lse"}), "in the forward"),
@@ -42,6 +44,21 @@ def named_diagnosis(answer: Named, scene: Scene, place: str, remark: str) -> Dia
         place,
         conditions=tuple(map(str, answer.conditions)),
         evidence=sentence_of(answer.evidence),
+    )
+
+
+def apart_diagnosis(found: Apart, place: str, remark: str) -> Diagnosis:
+    """The diagnosis of one output of a kernel, and beside it what is said of those that are wrong in another way."""
+    said = named_diagnosis(found.answer, found.scene, place, "")
+    others = (
+        f"Beside it {name} is wrong in another way: {claim_words(each.claims[0])}."
+        for name, each in found.others.items()
+    )
+    return structs.replace(
+        said,
+        sentence=f"{' '.join((said.sentence, *others))}{remark}",
+        evidence=f"{said.evidence[:-1]}{OTHER_OUTPUTS}.",
+        beside=tuple(found.others),
     )
 
 

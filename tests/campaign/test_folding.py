@@ -10,7 +10,7 @@ from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.judge.record import Confirmation, Diagnosis
 from flashverify.judge.verdict import CaseResult, OutputStats
-from tests.campaign.company_seen import OUT, TOUCHED, failing
+from tests.campaign.company_seen import DK, OUT, TOUCHED, failing
 
 READ = msgspec.structs.replace(TOUCHED, check="sanitizer", error="read")
 CASE, SMALL = "fv1 seq_q=8 seq_k=8 heads_q=2", "fv1"
@@ -94,3 +94,15 @@ def test_a_diagnosis_that_was_told_is_stored_though_nothing_more_comes(campaign)
     explainer.told(1, Improved(OUT, SMALL, failing(OUT), Diagnosis("causal-ignored")))
 
     assert ledger.tally.records[OUT].diagnosis == Diagnosis("causal-ignored")
+
+
+@pytest.mark.parametrize("beside", [(), ("dk",)])
+def test_a_failure_that_the_diagnosis_of_a_finding_calls_the_work_of_another_cause_is_never_folded_into_it(
+    campaign, beside
+):
+    ledger, explainer = campaign
+    ledger.keep(result(DK), "k", 1.0)
+    ledger.renamed(OUT, Diagnosis("not-normalised", "It is.", beside=beside))
+    explainer._folding.one(DK, OUT, "comes and goes with it")
+
+    assert (DK in ledger.tally.records) is bool(beside)

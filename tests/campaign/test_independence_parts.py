@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.causes import independence
+from flashverify.campaign.causes.companions import Companions
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import UNWRITTEN
 from flashverify.campaign.causes.independence import independent, naming
@@ -28,7 +29,9 @@ def finding(of="accuracy bound o", case=PLAIN, name="", conditions=(), kernel=""
 
 def apart(found, lead, company=None, *, denied=False, crossed=False, **without):
     """Whether two findings have causes of their own, where nobody saw either but in its own case."""
-    return independent(found, lead, company or Company(), denied=denied, crossed=lambda: crossed, **without)
+    company = company or Company()
+    told = Companions(company).apart(found, lead)
+    return independent(found, lead, company, denied=denied, told=told, crossed=lambda: crossed, **without)
 
 
 def test_two_findings_of_the_same_case_have_one_cause_and_any_process_that_died_its_own():

@@ -171,3 +171,36 @@ def test_what_a_minimal_case_shows_is_said_once_where_it_follows_and_once_where_
         ("follows from the wrong O", True),
         ("its minimal case with more rows and keys shows it too", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "fv1 seq_q=4 seq_k=4 softcap=2 bias=full heads_q=3 heads_kv=3",
+            "the same diagnosis without the parts that it does not need",
+        ),
+        ("fv1 seq_q=4 seq_k=4 bias=full heads_q=3 heads_kv=3", ""),
+    ],
+)
+def test_a_cause_that_needs_a_modifier_is_asked_about_a_case_without_the_others(text, why):
+    """A name accounts for the gradient with a bias and without a softcap, where there are several heads: another cause is at work with the softcap."""
+
+    class Named(Session):
+        def refusal(self, subject, case):
+            return None
+
+        def judge(self, spec, case, plan):
+            fails = case.logits.bias is not None and case.heads_q > 1
+            return result(format_case(case), BOTH) if fails else CaseResult(format_case(case), "k", "cpu", ())
+
+        def attributed(self, subject, case, verdict, diagnosis):
+            return verdict.output == "dk" and case.logits.softcap is None and "softcap" in text
+
+    session, small = Named(), "fv1 seq_q=2 seq_k=2 bias=full"
+    session.told = {}
+    cause = FindingRecord(OUT, small, small, failing(OUT), "cpu", "k", diagnosis=Diagnosis("bias-twice"))
+    attribute(session, Attribute(cause, (sightings_of(result(text, BOTH))[DK],)))
+    (event,) = [event for event in session.events if isinstance(event, Attributed)]
+
+    assert event.why == why

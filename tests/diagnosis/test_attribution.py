@@ -1,11 +1,13 @@
 """A cause that is known accounts for the failures that it made, and for no others."""
 
 import pytest
+import torch
 
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
 from flashverify.diagnosis.attribution import attributed
 from flashverify.judge.record import Diagnosis
+from flashverify.numerics import Form
 from tests.diagnosis.planted import planted
 
 CASE = "fv1 seq_q=9 seq_k=11 dim_qk=8 dim_v=8 causal=top-left dtype="
@@ -51,6 +53,33 @@ def test_a_cause_that_makes_values_too_large_accounts_for_infinities():
 
     assert attributed(subject, case, verdict, Diagnosis("gradient-without-scale"), alone=True)
     assert not attributed(subject, case, verdict, Diagnosis("gradient-with-ln2"), alone=True)
+
+
+@pytest.mark.parametrize(("output", "told"), [("lse", True), ("o", False), ("dk", None)])
+def test_a_cause_that_is_about_the_lse_alone_makes_no_o_wrong(output, told):
+    subject = planted(output=doubled, lse=lambda self, whole, total: -whole, dk_factor=lambda s, p: 3.0)
+    case = parse_case("fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32")
+    verdict = next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures if v.output == output)
+
+    assert attributed(subject, case, verdict, Diagnosis("lse-sign"), alone=True) is told
+
+
+@pytest.mark.parametrize("keys", [7, 30])
+def test_what_a_cause_leaves_as_it_is_and_breaks_the_strict_prediction_is_the_work_of_another_one(keys):
+    def truncated(self, o, z, v, lse):
+        p = (z - z.amax(-1, keepdim=True)).exp()
+        below = (p.half().view(torch.int16) - 1).view(torch.half).double()
+        return below @ v / p.sum(-1, keepdim=True)
+
+    ordered = Form(block_n=64, key_order="ascending")
+    subject = planted(output=truncated, lse=lambda self, whole, total: -whole, form=lambda self, case: ordered)
+    case = parse_case(f"fv1 seq_q=5 seq_k={keys} dim_qk=8 dim_v=8 dtype=fp16 backward=no")
+    told = {
+        (v.output, v.mode): attributed(subject, case, v, Diagnosis("lse-sign"), alone=True)
+        for v in judge_case(subject, case, Plan.only("accuracy", case)).failures
+    }
+
+    assert told == {("lse", "end-to-end"): True, ("o", "strict"): False}
 
 
 def test_a_cause_has_no_say_about_a_gradient_where_o_is_wrong_in_another_way_too():

@@ -1,10 +1,13 @@
 """Two defects in different kernels are each named for the output that is asked about."""
 
 import pytest
+import torch
 
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.attribution import attributed
 from flashverify.diagnosis.diagnose import diagnose
+from flashverify.diagnosis.each_output import apart
 from flashverify.diagnosis.narrowing import Narrowed, kernel_alone
 from flashverify.diagnosis.trials import Trials
 from tests.diagnosis.gradient_defects import CASE, at_end, planted_gradient, rows
@@ -54,3 +57,48 @@ def test_one_defect_needs_no_kernel_by_itself():
     subject, case = planted_gradient(HALVED), parse_case(CASE)
     trials = Trials(subject, 60.0)
     assert kernel_alone(trials, trials.scene(case), "dk") is None
+
+
+SHIFTED = {"lse": lambda s, whole, total: -whole}
+UNKNOWN = {"lse": lambda s, whole, total: whole + torch.sin(3 * whole)}
+FORWARD = CASE + "backward=no "
+
+
+@pytest.mark.parametrize(("output", "name", "other"), [("o", "not-normalised", "lse"), ("lse", "lse-sign", "o")])
+def test_two_defects_of_one_kernel_are_named_for_the_output_that_each_makes_wrong(output, name, other):
+    subject, case = planted_gradient(NOT_NORMALISED | SHIFTED), parse_case(FORWARD)
+    verdict = verdict_of(subject, case, output)
+    found = diagnose(subject, case, verdict, seconds=300)
+    assert (found.name, found.beside) == (name, (other,))
+    assert f"Beside it {other} is wrong in another way: " in found.sentence
+    assert found.evidence.endswith("other outputs are wrong in another way.")
+    assert attributed(subject, case, verdict, found, alone=True)
+    assert attributed(subject, case, verdict_of(subject, case, other), found, alone=True) is False
+
+
+@pytest.mark.parametrize(
+    "defects",
+    [{"scale": lambda s, problem: 1.0}, NOT_NORMALISED, NOT_NORMALISED | UNKNOWN],
+    ids=["one defect of both outputs", "one of a single output", "an output without a name"],
+)
+def test_outputs_of_one_kernel_are_apart_only_where_each_has_a_name_of_its_own(defects):
+    subject, case = planted_gradient(defects), parse_case(FORWARD)
+    trials = Trials(subject, 60.0)
+    scene = trials.scene(case)
+    assert "o" in scene.failures
+    assert apart(trials, scene, "o", 1.0) is None
+    assert apart(trials, scene, "lse", 1.0) is None
+
+
+def test_time_that_begins_anew_is_a_share_of_what_is_left_and_keeps_the_runs():
+    now = [0.0]
+    trials = Trials(planted_gradient(HALVED), 10.0, clock=lambda: now[0])
+    scene = trials.scene(parse_case(CASE))
+    now[0] = 6.0
+    again = trials.anew(0.5)
+    assert again.scenes == {scene.case: scene}
+    now[0] = 7.9
+    assert again.left()
+    now[0] = 8.1
+    assert not again.left()
+    assert trials.left()

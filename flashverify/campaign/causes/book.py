@@ -114,14 +114,30 @@ class CauseBook(HiddenCauses):
             (
                 (a.key, b.key, overflows(a, b, self._shows.get(a.key, ())))
                 for a, b in product(every, known)
-                if _two(a, b)
+                if self._two(a, b)
             ),
-            ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(leads, leads) if _two(a, b)),
-            ((a.key, b.key, self._companions.repeats(a, b, over=over)) for a, b in product(known, known) if _two(a, b)),
-            ((b.key, a.key, self._companions.needed(b, a, over=over)) for a, b in combinations(known, 2) if _two(a, b)),
-            ((a.key, b.key, self._companions.never_without(a, b)) for a, b in product(known, known) if _two(a, b)),
+            ((a.key, b.key, self._companions.overwrites(a, b)) for a, b in product(leads, leads) if self._two(a, b)),
+            (
+                (a.key, b.key, self._companions.repeats(a, b, over=over))
+                for a, b in product(known, known)
+                if self._two(a, b)
+            ),
+            (
+                (b.key, a.key, self._companions.needed(b, a, over=over))
+                for a, b in combinations(known, 2)
+                if self._two(a, b)
+            ),
+            ((a.key, b.key, self._companions.never_without(a, b)) for a, b in product(known, known) if self._two(a, b)),
         )
         return next((each for each in asked if each[2]), None)
+
+    def apart(self, found: Key, cause: Key) -> bool:
+        """Whether the diagnosis of one of two findings says that the other one is no work of its cause."""
+        return self._companions.apart(self._records[found], self._records[cause])
+
+    def _two(self, a: FindingRecord, b: FindingRecord) -> bool:
+        """Whether these are two findings of one subject that may be one."""
+        return a.key != b.key and a.key.subject == b.key.subject and not self._companions.apart(a, b)
 
     def _denials(self) -> set[tuple[Key, Key]]:
         """Pairs of a cause and a bucket that was put to it and for which it does not account."""
@@ -135,7 +151,7 @@ class CauseBook(HiddenCauses):
         if not (shown in self._known and cause in self._known) or shown.cause or shown == cause:
             return False
         found = self._records[shown]
-        return not named(found) and self._companions.same(found, self._records[cause])
+        return not named(found) and not self.apart(shown, cause) and self._companions.same(found, self._records[cause])
 
     def _company_of(self, found: Key, cause: Key, over: bool) -> str:
         record, lead, sighting = self._records[found], self._records[cause], self.sighting(found)
@@ -162,8 +178,3 @@ class CauseBook(HiddenCauses):
             self._settled.add((sighting.key, sighting.case))
         elif told:
             self._denied.add(question)
-
-
-def _two(a: FindingRecord, b: FindingRecord) -> bool:
-    """Whether these are two findings of one subject."""
-    return a.key != b.key and a.key.subject == b.key.subject

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
-from flashverify.campaign.causes.diagnoses import named, told_apart
+from flashverify.campaign.causes.diagnoses import named, says_apart, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.independence import lacks_parts
-from flashverify.campaign.causes.needs import beyond_rounding, needs, small, small_errors
+from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.overflows import of_a_step
 from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
 from flashverify.case.text import parse_case
@@ -72,6 +72,11 @@ class Companions:
     def minimal(self, key: Key, shows: Iterable[Key]) -> None:
         """What the minimal case of a finding shows, as it is or with a backward, in another dtype, with plain values."""
         self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, shows))
+
+    def apart(self, found: FindingRecord, lead: FindingRecord) -> bool:
+        """Whether the diagnosis of one of two findings says that the other one is no work of its cause."""
+        pairs = ((found, lead), (lead, found))
+        return any(self._company.errors.beyond(a, b) or says_apart(b, a.key) for a, b in pairs)
 
     def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
@@ -195,7 +200,7 @@ class Companions:
             return _SMALL_ERRORS
         if words := of_a_step(key, lead):
             return words
-        if beyond_rounding(found, lead):
+        if self.apart(found, lead):
             return ""
         shown = self._symptoms_of(lead)
         if key.error == SHAPE and SHAPE not in {error for _, error, _ in shown}:

@@ -7,6 +7,7 @@ from functools import partial
 from math import comb
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.error_sizes import ErrorSizes
 from flashverify.campaign.causes.reservoir import TILE
 from flashverify.campaign.causes.symptoms import OF_ROWS, VALUES, Symptom, symptom
 from flashverify.case.masks.mask import PARTS
@@ -37,12 +38,17 @@ fails on the problems that checks compared the case with, each with the parts of
 
 
 class Company:
-    """What failed together on the judged cases."""
+    """What failed together on the judged cases.
+
+    Attributes:
+        errors: how large they were.
+    """
 
     def __init__(self) -> None:
         self._entries: defaultdict[str, Counter[Entry]] = defaultdict(Counter)
         self._failed: defaultdict[tuple[str, Symptom, str], list[Entry]] = defaultdict(list)
         self._first: dict[tuple[str, Entry], str] = {}
+        self.errors = ErrorSizes()
 
     def add(self, result: CaseResult, weight: int = 1) -> None:
         """Count a case that was judged, and each that a check made of it and found wrong by itself.
@@ -51,6 +57,8 @@ class Company:
         """
         if not (result.failures or result.coverage):
             return
+        if result.failures:
+            self.errors.add(result, parse_case(result.case).dtype)
         asked = {v.check for v in result.verdicts if v.status in (Status.PASS, Status.FAIL)} - set(VALUES)
         outputs = {f"values of {each.output}" for each in result.stats} | _blank(result)
         failing: dict[str, list[Verdict]] = {result.case: []}

@@ -31,6 +31,7 @@ __all__ = [
     "one_form",
     "one_name",
     "same_defect",
+    "says_apart",
     "says_little",
     "says_more",
     "told_apart",
@@ -116,7 +117,7 @@ def heard(lead: FindingRecord, member: FindingRecord) -> Diagnosis | None:
     key = member.key
     whose = f"So it is of {key.output} of {key.dtype} ({key.check}), which has the same cause."
     place, repairs = (other.place, other.repairs) if own is None else (own.place, own.repairs or other.repairs)
-    return msgspec.structs.replace(other, sentence=f"{other.sentence} {whose}", place=place, repairs=repairs)
+    return msgspec.structs.replace(other, sentence=f"{other.sentence} {whose}", place=place, repairs=repairs, beside=())
 
 
 def _says(found: Diagnosis | None) -> int:
@@ -140,6 +141,12 @@ def says_more(found: Diagnosis, than: Diagnosis | None) -> bool:
     if not says_little(than) or _says(found) < _WRONG:
         return False
     return not than.name or (bool(found.name) and len(found.also) < len(than.also))
+
+
+def says_apart(found: FindingRecord, key: Key) -> bool:
+    """Whether what the diagnosis of a finding names leaves another output as it is, whose values are wrong."""
+    beside = () if found.diagnosis is None else found.diagnosis.beside
+    return key.check == "accuracy" and key.output in beside and key.output != found.key.output
 
 
 def names(found: Iterable[FindingRecord]) -> dict[Key, Diagnosis]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.accesses import one_place
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, one_form, one_name
-from flashverify.campaign.causes.needs import NOT_YET, beyond_rounding, small
+from flashverify.campaign.causes.needs import NOT_YET, small
 from flashverify.campaign.causes.symptoms import OF_ROWS, SHAPE, TOLD_BY_VALUES, VALUES, symptom
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.case.text import parse_case
@@ -49,6 +49,7 @@ def independent(
     company: Company,
     *,
     denied: bool,
+    told: bool = False,
     crossed: Callable[[], bool],
     without: tuple[bool, bool] = (False, False),
     kept: Collection[Key] = (),
@@ -64,6 +65,7 @@ def independent(
         lead: another one.
         company: what was seen of both.
         denied: whether the diagnosis of the one that has a name does not account for the other one.
+        told: whether the diagnosis of the one says that the other one is no work of its cause.
         crossed: asks whether each was seen on a case that could have shown the other one and did not.
         without: whether an experiment showed the first one without something that the case of the second one has, and the reverse.
         kept: buckets that were folded for company alone.
@@ -76,7 +78,7 @@ def independent(
         return not one_name(found, lead)
     if one_form(found, lead):
         return False
-    if beyond_rounding(found, lead) or beyond_rounding(lead, found):
+    if told:
         return True
     of_values, alike = checks <= set(VALUES), _same_output(found, lead)
     if not alike and (found.key.error == SHAPE) != (lead.key.error == SHAPE):

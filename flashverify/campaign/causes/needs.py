@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from math import inf
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.symptoms import FAR
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from flashverify.judge.record import FindingRecord
     from flashverify.judge.verdict import Key, Verdict
 
-__all__ = ["NOT_YET", "beyond_rounding", "needs", "small", "small_errors"]
+__all__ = ["NOT_YET", "needs", "rounds", "small", "small_errors"]
 
 NOT_YET = "it was not minimised yet"
 """`FindingRecord.not_minimal` of a finding that waits."""
@@ -56,11 +55,10 @@ def small(verdict: Verdict) -> bool:
     return bool(verdict.ratio) and from_hex(verdict.ratio) < FAR
 
 
-def beyond_rounding(found: FindingRecord, lead: FindingRecord) -> bool:
-    """Whether a finding is of an element that is exactly 0 however its sum is rounded, and another one of errors of a step that rounds."""
-    said, ratio = lead.diagnosis, found.verdict.ratio
-    rounds = said is not None and not said.name and bool(said.evidence and looks(said.sentence))
-    return rounds and found.key.check == "accuracy" and bool(ratio) and from_hex(ratio) == inf
+def rounds(finding: FindingRecord) -> bool:
+    """Whether the errors of a finding look like a step that rounds."""
+    said = finding.diagnosis
+    return said is not None and not said.name and bool(said.evidence and looks(said.sentence))
 
 
 def _needs(case: Case) -> Iterator[str]:

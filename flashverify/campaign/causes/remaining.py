@@ -12,6 +12,7 @@ from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.independence import independent, naming
 from flashverify.campaign.causes.separations import Separations
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
+from flashverify.outputs import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -56,7 +57,7 @@ class Remaining:
     def folds(self) -> Iterator[tuple[Key, Key, str]]:
         """Findings that are left, each with an explained one from which nothing tells it apart, and that in words."""
         for subject in dict.fromkeys(key.subject for key in self._records):
-            for found, lead in self._alike(subject):
+            for found, lead in self._alike(subject, late=True):
                 self._companions.kept.add(found.key)
                 yield found.key, lead.key, _TRIED if self.separations.tried(found.key, lead.key) else _UNTRIED
 
@@ -79,18 +80,30 @@ class Remaining:
         found = ((lead, found) for found, lead in self._alike(subject) if found.key in known)
         return next((pair for pair in found if not self.separations.begun(pair[0].key, pair[1].key)), None)
 
-    def _alike(self, subject: str) -> Iterator[tuple[FindingRecord, FindingRecord]]:
-        """Findings that nothing tells apart, each with one that holds it. A finding with a name leads, then the clearest that was verified."""
+    def _alike(self, subject: str, *, late: bool = False) -> Iterator[tuple[FindingRecord, FindingRecord]]:
+        """Findings that nothing tells apart, each with one that holds it. A finding with a name leads, then the clearest that was verified.
+
+        Args:
+            subject: its name.
+            late: nothing is explained any more. Then one that was not explained leads those of the same kernel that were not either.
+        """
         found = clearest_first(record for record in self._records.values() if record.key.subject == subject)
         leading = {record.key for record in self._known(subject)}
         kept: list[Key] = []
         for record in sorted(found, key=_leading):
-            leads = (self._records[key] for key in kept if key in leading)
+            beside = {key for key in kept if late and leading and self._made_together(record, key)}
+            leads = (self._records[key] for key in kept if key in leading | beside)
             lead = next((lead for lead in leads if not self._independent(record, lead)), None)
             if lead is None:
                 kept.append(record.key)
             else:
                 yield record, lead
+
+    def _made_together(self, found: FindingRecord, lead: Key) -> bool:
+        """Whether two findings that nobody had time to explain are about wrong values of outputs that one kernel makes."""
+        explained = {record.key for record in self._known(lead.subject)}
+        values = {found.key.check, lead.check} <= set(VALUES) and not {found.key, lead} & explained
+        return values and any({found.key.output, lead.output} <= set(kernel) for kernel in KERNELS)
 
     def _independent(self, found: FindingRecord, lead: FindingRecord) -> bool:
         """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
@@ -100,6 +113,7 @@ class Remaining:
             lead,
             self._company,
             denied=said.denied(a, b) or bool({(a, bucket_of(b)), (b, bucket_of(a))} & self._denied()),
+            told=self._companions.apart(found, lead),
             crossed=partial(self._companions.crossed, found, lead),
             without=(said.seen_without(a, b), said.seen_without(b, a)),
             kept=self._companions.kept,

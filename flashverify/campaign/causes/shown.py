@@ -64,14 +64,14 @@ class ShownBeside:
             over: nothing more will be asked.
         """
         for bucket, shown in list(self._shown.items()):
-            if self._speaks(bucket, shown) and (owner := self._owner(shown.cause)) != bucket:
+            if self._speaks(bucket, shown) and self._may_go(bucket, owner := self._owner(shown.cause)):
                 yield bucket, owner, shown.why
         for bucket, cause in self._own.items() if over else ():
-            if self._book.waits(bucket) and (owner := self._owner(cause)) != bucket:
+            if self._book.waits(bucket) and self._may_go(bucket, owner := self._owner(cause)):
                 yield bucket, owner, "its minimal case shows it too"
         parked = set()
         for bucket, shown in list(self._unsure.items()):
-            if not self._speaks(bucket, shown) or (owner := self._owner(shown.cause)) == bucket:
+            if not self._speaks(bucket, shown) or not self._may_go(bucket, owner := self._owner(shown.cause)):
                 continue
             never, hardly = self._book.never_alone(bucket, owner)
             if hardly or (over and never):
@@ -91,6 +91,9 @@ class ShownBeside:
         sighting = self._book.sighting(bucket)
         own = sighting is not None and not may_follow(sighting)
         return self._book.waits(bucket) and not (shown.follows and own)
+
+    def _may_go(self, bucket: Key, owner: Key) -> bool:
+        return owner != bucket and not self._book.apart(bucket, owner)
 
     def _owner(self, cause: Key) -> Key:
         return self._owners.get(cause, cause)

@@ -49,9 +49,9 @@ class Folding:
             self.one(key, cause, why)
 
     def one(self, key: Key, cause: Key, why: str) -> None:
-        """Fold a finding into another one, or into the one that holds that; nothing where both are one already."""
+        """Fold a finding into another one, or into the one that holds that; nothing where both are one already, or where a diagnosis tells them apart."""
         cause = self._ledger.tally.owners.get(cause, cause)
-        if key == cause or not self.stands(key, cause):
+        if key == cause or not self.stands(key, cause) or self._book.apart(key, cause):
             return
         record = self._ledger.fold(key, cause, why)
         self._book.forget(key)

@@ -18,6 +18,7 @@ from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequ
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Shown, Started
 from flashverify.campaign.shrink.shrinker import shrink
+from flashverify.campaign.worker.neighbours import without_others
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
@@ -151,6 +152,11 @@ class Cause:
         edited = finite is not None and finite != case and self._replays.accepted(finite)
         if edited and finite is not None and self._told_of(sighting, finite, accepted)[0]:
             return "the same diagnosis without the edited values"
+        bare = without_others(
+            case, parse_case(self._finding.case)
+        )  # another cause may be at work in what this one does not need
+        if bare is not None and self._replays.accepted(bare) and self._told_of(sighting, bare, accepted)[0]:
+            return "the same diagnosis without the parts that it does not need"
         steps = shrink(case)
         candidate = next(steps, None)
         for _ in range(_REDUCED):

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.case.changes import change
+from flashverify.case.modifiers.logits import modifiers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flashverify.case.case import Case
 
-__all__ = ["grown", "simpler"]
+__all__ = ["grown", "simpler", "without_others"]
 
 _TILE = 128
 
@@ -39,3 +40,13 @@ def simpler(case: Case) -> Iterator[Case]:
             candidate = steps.send(False)
         except StopIteration:
             return
+
+
+def without_others(case: Case, like: Case) -> Case | None:
+    """A case without the modifiers that `like` has not; None where there are none of these."""
+    kept = {modifier.name for modifier in modifiers_of(like)}
+    found: Case | None = case
+    for modifier in modifiers_of(case):
+        if found is not None and modifier.name not in kept:
+            found = change(found, **modifier.setting(found, modifier.absent))
+    return None if found == case else found
