@@ -3,8 +3,8 @@
     python benchmarks/processor_time.py [--every 10] [--json FILE] [--spy PY-SPY --at 60 --spied 2 --for 20 --out FOLDER] -- COMMAND...
 
 Every so many seconds, by the kind of process: how many there are, processor seconds a second in the program and in the kernel, how often
-a second one gave its processor up and how often it was taken away. With `--spy` py-spy samples some of the processes that judge, once,
-and leaves a file of stacks with counts for each: every second one with the samples in which it waits.
+a second one gave its processor up and how often it was taken away. With `--spy` py-spy samples the command and some of the
+processes that judge, once, and leaves a file of stacks with counts for each: the command and every second one with the samples in which it waits.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ def rates(
 
 
 def spied(options: argparse.Namespace, root: int) -> list[subprocess.Popen[bytes]]:
-    """Begin to sample the stacks of those processes that judge which have used most time."""
+    """Begin to sample the stacks of the command and of those processes that judge which have used most time."""
     used = {pid: sum(usage[:2]) for pid, (kind, usage) in sampled(root).items() if kind == "judges"}
-    judging = sorted(used, key=used.__getitem__, reverse=True)
+    judging = sorted(used, key=used.__getitem__, reverse=True)[: options.spied]
     common = [options.spy, "record", "-d", str(options.seconds), "-r", "200", "-f", "raw", "--nonblocking"]
+    asked = [("command", root, True), *((str(n), pid, n % 2 == 1) for n, pid in enumerate(judging))]
     spies = []
-    for number, pid in enumerate(judging[: options.spied]):
-        place = ["-p", str(pid), "-o", str(options.out / f"stacks-{number}.txt")]
-        spies.append(subprocess.Popen([*common, *place, *(["--idle"] * (number % 2))], stdout=subprocess.DEVNULL))
+    for name, pid, idle in asked:
+        place = ["-p", str(pid), "-o", str(options.out / f"stacks-{name}.txt")]
+        spies.append(subprocess.Popen([*common, *place, *(["--idle"] * idle)], stdout=subprocess.DEVNULL))
     return spies
 
 
