@@ -173,7 +173,7 @@ class BoundInputs:
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""
         B, Hkv, group = self.q.shape[:3]
-        part, size = x.double(), rows.stop - rows.start
+        part, size = x if x.dtype == torch.float64 else x.double(), rows.stop - rows.start
         part = part if size == x.shape[2] else part.reshape(B, Hkv, group, *x.shape[2:])[:, :, :, rows]
         return part.reshape(B * Hkv, group * size, x.shape[-1])
 

@@ -102,7 +102,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         Pup = Pup if none_lost else Pup.masked_fill_(lost, 1.0)
     pv = chunk.mask(Pup) @ chunk.av if chunk.kept is None else (Pup * chunk.kept @ chunk.av).mul_(chunk.factor)
 
-    spread = centred_spread(chunk, s.o, W, w1, Dlo)
+    spread = centred_spread(chunk, s.o_twice, s.o_square, W, w1, Dlo)
     if c.normalise == "lse_weights":  # nothing makes their sum 1: beside the spread, O times the error of the sum
         T1 = torch.minimum(spread, s.hull * (1 + w1)) + s.abs_o * w1
     else:  # up to w1 = Dlo the spread is no larger than the hull of the row
@@ -151,15 +151,17 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     empty = chunk.empty
     o, L = problem.cut(o, chunk.rows), problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
     unknown = ~finite(L)
-    unknown_o = None if below(o.abs(), torch.inf) else ~finite(o)
+    size_o = o.abs()
+    unknown_o = None if below(size_o, torch.inf) else ~(size_o < torch.inf)
     unread = unknown | empty
-    o, L = without(unread if unknown_o is None else unread | unknown_o, o), without(unknown, L)
+    given_o, L = o, without(unknown, L)
+    o = without(unread if unknown_o is None else unread | unknown_o, o)
     nv = chunk.over_kept_keys(chunk.av)
     nv_unit, n_most = smallest_units(chunk, nv)
     top, low = chunk.top, chunk.low
     R, row_sum = chunk.S - L, torch.exp((L - chunk.m).clamp(0.0, _CLAMP))
     shared = Shared(
-        o=o, abs_o=o.abs(), R=R, P=exp_(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
+        o=o, abs_o=size_o if o is given_o else o.abs(), o_square=o * o, o_twice=2 * o, R=R, P=exp_(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
@@ -172,10 +174,10 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
 
     logits = logit_overflow(problem, chunk, prescale)
     accumulator = accumulator_overflow(problem, c, chunk, nv)
-    row = logits | chunk.bad | (unknown & ~empty)
+    row = logits | chunk.bad | (unknown & chunk.live)
     exempt = row | accumulator
     if unknown_o is not None:
-        exempt = exempt | (unknown_o & ~empty)
+        exempt = exempt | (unknown_o & chunk.live)
     if chunk.bad_v is not None:
         exempt = exempt | chunk.bad_v
     trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * found.flushed

@@ -17,6 +17,8 @@ class Shared:
 
     o: Tensor
     abs_o: Tensor
+    o_square: Tensor
+    o_twice: Tensor
     R: Tensor  # S - L, [G, M, N]
     P: Tensor  # exp(S - L)
     gap: Tensor  # m - S

@@ -111,7 +111,7 @@ def side_by_side(starts: Sequence[Start]) -> Start:
         if not there:
             return None
         if isinstance(there[0], float):
-            return _numbers(starts[0], values)
+            return there[0] if values.count(there[0]) == len(values) else _numbers(starts[0], values)
         if isinstance(there[0], OffBy):
             zero = torch.zeros_like(there[0].size)
             size = torch.stack([zero if value is None else value.size for value in values])
@@ -125,8 +125,12 @@ def side_by_side(starts: Sequence[Start]) -> Start:
 
 def _numbers(start: Start, values: Sequence[Any]) -> Tensor:
     """A number for each mode, made on the device itself."""
-    first, *others = (torch.full((1, 1, 1), value, device=start.o.device, dtype=_dtype(value)) for value in values)
-    return torch.stack([first, *others])
+    first = values[0]
+    found = torch.full((len(values), 1, 1, 1), first, device=start.o.device, dtype=_dtype(first))
+    for number, value in enumerate(values):
+        if value != first:
+            found[number].fill_(value)
+    return found
 
 
 def _dtype(value: Any) -> torch.dtype:
