@@ -131,7 +131,7 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
         problem, *moved = on_cpu(given)
         outputs = dict(zip(outputs, moved, strict=True))
     inputs, tidy = inputs_of(problem)
-    truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
+    truth, taint = Truth(inputs, problem.case.dtype, form, finite=True), tainted(tidy, form)
     undefined, pinned = undefined_elements(problem, contract), pinned_elements(truth, problem, contract)
     warnings = []
 

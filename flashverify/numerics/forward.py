@@ -32,8 +32,12 @@ _CLAMP = 500.0
 _TINY = 1e-150
 
 
-def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: BoundInputs | None = None) -> Errors:
+def _evaluate(
+    c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: BoundInputs | None = None, *, own: bool = False
+) -> Errors:
     """Return the bounds of O and of the LSE, and what the strict bound takes from them; `ordered` is the problem where its form declares the order of the tiles.
+
+    Of E64, the oracle's `own`, nothing is asked of underflow. What has the coefficient 0 is left out.
 
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
     with one dominant key keeps a small bound; Cauchy-Schwarz turns `sum W |V - O|` into matrix products.
@@ -111,11 +115,12 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         T1 = T1 if none_lost else torch.where(lost, hull, T1)
 
     nv, least = (s.nv_unit, s.n_most) if c.quantised else (s.nv, chunk.n)
-    Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
+    Tu = nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least
+    Tu = inv * (Tu + c.eta_acc if c.eta_acc else Tu)
     if c.eta_cast:
         Tu = Tu + nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
-    sums = pv * (1 + c.u_p) + Tu
+    sums = (pv * (1 + c.u_p) if c.u_p else pv) + Tu
     summed = sums * c.dot_keys
     if c.truncation is not None:
         summed = truncated_sum(c, c.truncation, chunk, Pup, sums, inv)
@@ -123,19 +128,24 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         summed = torch.minimum(summed, sum_error(c, chunk, walk, P=s.P, pv=pv, flushed=Tu, apart=apart))
     if c.quantised:
         T1 = T1 + error_of_values(chunk, Pup) * (1 + c.u_p + c.u_partial + c.u_acc + c.dot_keys)
-    core = T1 + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast) + Tu + summed + c.eta_partial
+    casts = c.u_p + c.u_partial + c.u_acc + drop_cast
+    core = (T1 + pv * casts if casts else T1) + Tu + summed
+    core = core + c.eta_partial if c.eta_partial else core
     l_error: Tensor | float = row_sum + c.div
     if c.normalise == "lse":
         l_error = l_error + torch.expm1(of_lse().clamp(max=LARGE))
     if c.split:  # the merged LSE is rounded before it normalises every split: an error common to the row, which centring on O does not see
         l_error = l_error + torch.expm1((s.L2 * LN2 + 1).mul_(c.split).clamp_(max=LARGE))
-    flushed = Tu * (1 + c.dot_keys) + c.eta_partial
+    flushed = None
+    if not own:
+        flushed = Tu * (1 + c.dot_keys)
+        flushed = flushed + c.eta_partial if c.eta_partial else flushed
     if c.row_sum_rounded:
         lost_sum = s.abs_o * (chunk.n * inv * c.eta_p)
-        core, flushed = core + (s.abs_o * c.u_p + lost_sum), flushed + lost_sum
+        core, flushed = core + (s.abs_o * c.u_p + lost_sum), None if flushed is None else flushed + lost_sum
     before = core + (s.abs_o + core) * l_error
     after = rounded(before, s.abs_o, c.u_out, c.eta_out)
-    flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
+    flushed = None if flushed is None else flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
     return Errors(
         before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), walk=walk, log_l=relative, inv=sum_inv
@@ -166,7 +176,8 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
     found = _evaluate(c, chunk, shared, prescale, problem if follows_order(problem) else None)
-    own = found.without_errors() if problem.directed else _evaluate(c64, chunk, shared, "none")
+    own = found.without_errors() if problem.directed else _evaluate(c64, chunk, shared, "none", own=True)
+    assert found.flushed is not None
     strict = strict_error = None
     if found.walk is not None and predicts_o(problem):
         log_l = found.log_l * (1 + 2.0**-17) + own.lse * LN2

@@ -165,13 +165,16 @@ def gradient_errors(
         BdS, dS_max = _capped(c, chunk, s.ds, BdS, tanh_error)
 
     P_error, P_kept = (BP, Pb) if chunk.kept is None else (BP * chunk.kept, Pb * chunk.kept)
-    dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc) + (g.nk * c.eta_ds + c.const_q)
-    dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc) + g.nq * c.eta_ds
+    dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc)
+    dq = dq + (g.nk * c.eta_ds + c.const_q if c.eta_ds else c.const_q)
+    dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc)
+    dk = dk + g.nq * c.eta_ds if c.eta_ds else dk
     dv = torch.add(P_error, P_kept, alpha=c.cast_v).mT @ g.ado
     if c.truncation is not None:
         cut_q, cut_k, cut_v = truncated_gradients(c, c.truncation, chunk, ds=dS_max, P=P_kept, ado=g.ado)
         dq, dk, dv = dq.add_(cut_q, alpha=sc), dk.add_(cut_k, alpha=sc), dv.add_(cut_v)
-    dv = (dv if chunk.kept is None else dv.mul_(chunk.factor)) + g.ndo * c.eta_p
+    dv = dv if chunk.kept is None else dv.mul_(chunk.factor)
+    dv = dv + g.ndo * c.eta_p if c.eta_p else dv
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:
             y.add_(dS_max.sum(dim).unsqueeze(-1), alpha=c.prescale_bwd)

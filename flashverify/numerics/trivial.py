@@ -62,7 +62,7 @@ def trivial_ranges(
     rows = delta + 2 * Dv * c.w * scaled
     if g.dlse is not None:
         rows = rows + g.dlse.abs()
-    rows = rows + 2 * c.eta_dp
+    rows = rows + 2 * c.eta_dp if c.eta_dp else rows
     X = g.AdP + rows
     if g.flushed_dp is not None:
         X.add_(g.flushed_dp, alpha=2)
