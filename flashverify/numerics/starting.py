@@ -5,7 +5,6 @@ Tensors of several modes have one axis more, the first, along which these lie; w
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -141,5 +140,4 @@ def picked(found: T, number: int) -> T:
     """One of the modes side by side, of each tensor of a dataclass."""
     parts = {field.name: getattr(found, field.name) for field in fields(found)}  # type: ignore[arg-type]
     changed = {name: x[number] for name, x in parts.items() if torch.is_tensor(x) and x.dim() == _SIDE_BY_SIDE}
-    made: T = dataclasses.replace(found, **changed)  # type: ignore[type-var]
-    return made
+    return type(found)(**(parts | changed))
