@@ -19,7 +19,7 @@ from flashverify.checks.left_open import pinned_elements, undefined_elements
 from flashverify.checks.passes.comparing import compares
 from flashverify.checks.passes.derived_problems import work
 from flashverify.checks.passes.known import Known
-from flashverify.judge.together import Question, compare_outputs
+from flashverify.judge.together import Question, answers_if_wrong, compare_outputs
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.outputs import COMMON_GRADIENTS, OUTPUTS, expected_shapes, output
 from flashverify.truth import Truth, inputs_of
@@ -131,7 +131,7 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
         problem, *moved = on_cpu(given)
         outputs = dict(zip(outputs, moved, strict=True))
     inputs, tidy = inputs_of(problem)
-    truth, taint = Truth(inputs, problem.case.dtype, form), tainted(tidy, form)
+    truth, taint = Truth(inputs, problem.case.dtype, form, finite=True), tainted(tidy, form)
     undefined, pinned = undefined_elements(problem, contract), pinned_elements(truth, problem, contract)
     warnings = []
 
@@ -162,7 +162,7 @@ def _compared(contract: Contract, form: Form, execution: Execution, statistics: 
         """The comparisons of what is asked; with the first of these come those of the forward, which cost a GPU less so."""
         before, waiting[:] = list(waiting), []
         questions = [question(*each) for each in (*before, *asked)]
-        found = compare_outputs(questions) if statistics else [each.answer_if_wrong() for each in questions]
+        found = compare_outputs(questions) if statistics else answers_if_wrong(questions)
         comparisons.extend(found[: len(before)])
         return found[len(before) :]
 

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from flashverify.judge.summary import Summary
     from flashverify.numerics.result import OutputBound
 
-__all__ = ["Comparison", "Part", "compare_output", "plainly_right", "statistics"]
+__all__ = [
+    "Comparison",
+    "Part",
+    "compare_output",
+    "plainly_right",
+    "right_elements",
+    "statistics",
+    "without_statistics",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +78,27 @@ def plainly_right(
     """
     from flashverify.numerics.known_absent import nowhere
 
-    x, fixed = got.double(), None if pinned is None or nowhere(pinned) else pinned
-    if fixed is not None or not within(x, expected, bound):
-        right = ((x - expected).abs_() <= bound.total) & ~bound.must_overflow
-        if fixed is not None:
-            right &= ~fixed | (got == pinned_value)
-        if not bool(right.all()):
-            return None
-    return Comparison(OutputStats(output=output, mode=mode, elements=got.numel(), exempt=0, uninformative=0), ())
+    fixed = None if pinned is None or nowhere(pinned) else pinned
+    if (fixed is not None or not within(got.double(), expected, bound)) and not bool(
+        right_elements(got, expected, bound, fixed, pinned_value).all()
+    ):
+        return None
+    return without_statistics(output, mode, got.numel())
+
+
+def right_elements(
+    got: torch.Tensor, expected: torch.Tensor, bound: OutputBound, pinned: torch.Tensor | None, pinned_value: float
+) -> torch.Tensor:
+    """bool: the elements that are within their bound, exempt ones too, and hold the contract's value where it fixes one."""
+    right = ((got.double() - expected).abs_() <= bound.total) & ~bound.must_overflow
+    if pinned is not None:
+        right &= ~pinned | (got == pinned_value)
+    return right
+
+
+def without_statistics(output: str, mode: str, elements: int) -> Comparison:
+    """The comparison of a right output of which nothing else is asked."""
+    return Comparison(OutputStats(output=output, mode=mode, elements=elements, exempt=0, uninformative=0), ())
 
 
 def compare_output(

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.judge.compare import Comparison, compare_output, plainly_right, statistics
+from flashverify.judge.compare import (
+    Comparison,
+    compare_output,
+    plainly_right,
+    right_elements,
+    statistics,
+    without_statistics,
+)
 from flashverify.judge.summary import unravel
 
 if TYPE_CHECKING:
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
     from flashverify.numerics.result import OutputBound
 
-__all__ = ["Question", "compare_outputs", "compared_in_one_table"]
+__all__ = ["Question", "answers_if_wrong", "compare_outputs", "compared_in_one_table"]
 
 _MOST = 1 << 20
 """Elements of an output up to which its quantiles are those of all ratios: the limit of a table's row."""
@@ -73,6 +80,19 @@ def compare_outputs(questions: Sequence[Question]) -> list[Comparison]:
     return found
 
 
+def answers_if_wrong(questions: Sequence[Question]) -> list[Comparison]:
+    """What `answer_if_wrong` says of each; a GPU is waited for once."""
+    import torch
+
+    if not questions or not all(question.got.is_cuda for question in questions):
+        return [question.answer_if_wrong() for question in questions]
+    rights = [right_elements(q.got, q.expected, q.bound, q.pinned, q.pinned_value).all() for q in questions]
+    return [
+        without_statistics(q.output, q.mode, q.got.numel()) if right else q.answer()
+        for q, right in zip(questions, torch.stack(rights).tolist(), strict=True)
+    ]
+
+
 def _tables(questions: Sequence[Question]) -> Iterator[list[Question]]:
     """Questions one after the other that fit a table; one that fits none is alone."""
     group: list[Question] = []
@@ -98,7 +118,7 @@ def compared_in_one_table(questions: Sequence[Question]) -> list[Comparison]:
     table = _Table(questions)
     x = table.rows([q.got for q in questions], 0.0).double()
     expected, error = (
-        table.rows([y.double() for y in part], 0.0)
+        table.rows([_wide(y) for y in part], 0.0)
         for part in ([q.expected for q in questions], [q.bound.self_error for q in questions])
     )
     bound = table.rows([q.bound.bound for q in questions], torch.inf)
@@ -133,6 +153,12 @@ def compared_in_one_table(questions: Sequence[Question]) -> list[Comparison]:
     ]
 
 
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return x if x.dtype == torch.float64 else x.double()
+
+
 class _Table:
     """The outputs as rows of one length."""
 
@@ -143,16 +169,23 @@ class _Table:
         self.lengths = [question.got.numel() for question in questions]
         self.longest = max(self.lengths)
         self._no = torch.zeros((), dtype=torch.bool, device=questions[0].got.device)
+        self._ends: dict[tuple[torch.dtype, float], list[torch.Tensor]] = {}
 
     def rows(self, values: Sequence[torch.Tensor], fill: float) -> torch.Tensor:
         """Tensors of the shapes of the outputs as rows, in the dtype that holds all of them."""
         import torch
 
-        end = values[0].new_full((), fill)
-        parts = []
-        for value, shape, length in zip(values, self.shapes, self.lengths, strict=True):
-            parts += [value.expand(shape).reshape(-1), end.expand(self.longest - length)]
+        ends, parts = self._filling(values[0], fill), []
+        for value, shape, end in zip(values, self.shapes, ends, strict=True):
+            parts += [(value if value.shape == shape else value.expand(shape)).reshape(-1), end]
         return torch.cat(parts).view(len(values), self.longest)
+
+    def _filling(self, like: torch.Tensor, fill: float) -> list[torch.Tensor]:
+        """What fills up each row, of the dtype of a tensor."""
+        if (like.dtype, fill) not in self._ends:
+            end = like.new_full((self.longest - min(self.lengths),), fill)
+            self._ends[like.dtype, fill] = [end[: self.longest - length] for length in self.lengths]
+        return self._ends[like.dtype, fill]
 
     def flags(self, masks: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Bool masks that broadcast to the outputs as rows; None is nowhere true."""

@@ -36,4 +36,4 @@ def accumulator_overflow(problem: BoundInputs, c: Coefficients, chunk: Chunk, nv
         room = FORMATS[problem.form.partial_dtype].overflow / (1 + 2 * (c.u_p + c.dot_keys + c.row_sum + c.div))
         apart = torch.maximum(chunk.top, -chunk.low) >= room
         over = apart if over is None else over | apart
-    return torch.zeros_like(chunk.empty) if over is None else over & ~chunk.empty
+    return torch.zeros_like(chunk.empty) if over is None else over & chunk.live

@@ -143,7 +143,7 @@ def _of_inputs(terms: ModeTerms, c: Coefficients, c64: Coefficients) -> Iterator
 
     def by_key(y: Tensor, found: KeySum, const: float, const64: float) -> tuple[Tensor, ...]:
         core, core64 = found.core + const, found.self_core + const64
-        sums = (core, core64, ~keys.seen & ~found.hidden, found.exempt, found.trivial + 2 * const)
+        sums = (core, core64, ~(keys.seen | found.hidden), found.exempt, found.trivial + 2 * const)
         return (y.double(), *(x.reshape(*y.shape[:3], x.shape[-1]) for x in sums))
 
     yield "dk", by_key(mode.dk, keys.dk, c.const_k, c64.const_k)
@@ -180,7 +180,7 @@ def _of_gradient(
     size = y.abs()
     before, after = _finalise(core, size, c)
     own = _finalise(core64, size, c64)[1]
-    return finish(y, before, after, own, exact=exact, exempt=exempt, trivial=trivial + 2 * out.eta, out=out)
+    return finish(y, before, after, own, exact=exact, exempt=exempt, trivial=trivial + 2 * out.eta, out=out, size=size)
 
 
 def _finished(out: Format, *given: Tensor) -> OutputBound:

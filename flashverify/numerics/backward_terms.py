@@ -136,7 +136,10 @@ def _chunk_terms(
     R = chunk.S - x.L
     P = exp_(R.clamp(max=CLAMP))
     X = (g.dp - delta if g.dlse is None else g.dp - (delta - g.dlse)).abs_()
-    s = State(o=x.o, L=x.L, R=R, P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * x.o.abs()).sum(-1, keepdim=True))
+    abs_o = x.o.abs()
+    s = State(
+        o=x.o, L=x.L, R=R, size_of_exponent=R.abs(), P=P, X=X, ds=P * X, delta=delta, Adelta=(g.ado * abs_o).sum(-1, keepdim=True), abs_o=abs_o
+    )  # fmt: skip
     cores = gradient_errors(c, chunk, g, s, x.B_o, x.B_L, x.base, prescale)
     own = cores.without_errors()
     if not problem.directed:

@@ -43,6 +43,7 @@ class BoundInputs:
         keep: Pairs that dropout keeps, like `visible`.
         k_scale: `[B Hkv, Sk, 1]` float64, the scale of each key of a quantised K, or None; v_scale likewise; q_scale `[B, Hq, Sq, 1]`.
         directed: The bounds hold what may share a direction, and no rounding to nearest; what they say of E64 counts for nothing (section 22).
+        finite: Q, K and V are known to hold finite numbers alone.
     """
 
     q: Tensor
@@ -62,6 +63,7 @@ class BoundInputs:
     q_scale: Tensor | None = None
     chunk_elements: int = _CHUNK_ELEMENTS
     directed: bool = False
+    finite: bool = False
     _only: Chunk | None = None
 
     @classmethod
@@ -84,6 +86,7 @@ class BoundInputs:
         v_scale: Tensor | None = None,
         q_scale: Tensor | None = None,
         chunk_elements: int = _CHUNK_ELEMENTS,
+        finite: bool = False,
     ) -> "BoundInputs":
         """Prepare a problem.
 
@@ -105,6 +108,7 @@ class BoundInputs:
             v_scale: Likewise.
             q_scale: Of a q in codes the scale of each row, `[B, Hq, Sq, 1]`.
             chunk_elements: Largest number of pairs held at once.
+            finite: Q, K and V are known to hold finite numbers alone, which saves a GPU the question.
 
         Returns:
             The problem.
@@ -144,6 +148,7 @@ class BoundInputs:
             v_scale=None if v_scale is None else v_scale.double().reshape(B * Hkv, Sk, 1),
             q_scale=None if q_scale is None else q_scale.double(),
             chunk_elements=chunk_elements,
+            finite=finite,
         )
 
     def coefficients(self) -> Coefficients:
@@ -173,7 +178,7 @@ class BoundInputs:
     def cut(self, x: Tensor, rows: slice) -> Tensor:
         """Rows of `x` `[B, Hq, Sq, C]` as `[G, M, C]` float64."""
         B, Hkv, group = self.q.shape[:3]
-        part, size = x.double(), rows.stop - rows.start
+        part, size = x if x.dtype == torch.float64 else x.double(), rows.stop - rows.start
         part = part if size == x.shape[2] else part.reshape(B, Hkv, group, *x.shape[2:])[:, :, :, rows]
         return part.reshape(B * Hkv, group * size, x.shape[-1])
 
@@ -241,7 +246,7 @@ class BoundInputs:
     def _chunk(self, rows: slice) -> Chunk:
         """Visibility, finite operands, logits and what stands beside them (docs/bounds.md, sections 0, 3 and 19)."""
         pairs = None if self.visible is None else self._pairs(self.visible, rows)
-        operands = visible_operands(self._rows(rows), self.k, self.v, pairs)
+        operands = visible_operands(self._rows(rows), self.k, self.v, pairs, finite=self.finite)
         kept = None if self.keep is None else self._pairs(self.keep, rows).double()
         factor, softcap = (1.0, None) if self.features is None else (self.features.factor, self.features.softcap)
         chunk = chunk_of(

@@ -168,6 +168,14 @@ class Chunk:
         return self.over_rows(x) if self.kept is None else (self.kept.mT @ x).mul_(self.factor)
 
     @property
+    def live(self) -> Tensor:
+        """`[G, M, 1]` bool, rows that see a key; the chunk keeps them."""
+        known = self.cache.get("live")
+        if not isinstance(known, Tensor):
+            known = self.cache["live"] = ~self.empty
+        return known
+
+    @property
     def terms(self) -> Tensor:
         """`[G, M, 1]`: terms of a row sum, the sink among them."""
         return self.n if self.sink is None else self.n + 1.0

@@ -58,16 +58,22 @@ def delta_of_output(c: Coefficients, Dv: int, g: Gradient, s: State, B_o: OffBy 
 
 
 def flushed_delta(c: Coefficients, g: Gradient, s: State, B_o: OffBy | None) -> Tensor | float:
-    """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`, or 0."""
+    """What rowsum(dO * O) loses where dO is flushed, or O, which may be subnormal where it is not known to be larger: `[G, M, 1]`, or 0.
+
+    The state keeps it: `B_o` is the one that it was first asked with.
+    """
     if not c.flush:
         return 0.0
-    size = s.o.abs()
+    if s.flushed is not None:
+        return s.flushed
+    size = s.abs_o
     small = (size if B_o is None else size - B_o.size) < c.flush
     if B_o is None or B_o.exact is not None:
         some = size > 0  # where O is the very number
         small = small & (some if B_o is None or B_o.exact is None else ~B_o.exact | some)
     lost = torch.where(small, g.ado, 0.0).sum(-1, keepdim=True) * c.flush
-    return lost if g.small_do is None else lost + (g.small_do * size).sum(-1, keepdim=True)
+    s.flushed = lost if g.small_do is None else lost + (g.small_do * size).sum(-1, keepdim=True)
+    return s.flushed
 
 
 def delta_of_weights(c: Coefficients, chunk: Chunk, g: Gradient, BP: Tensor, Pb: Tensor, E: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from flashverify.numerics.chunk import Chunk
     from flashverify.numerics.coefficients import Coefficients
     from flashverify.numerics.form import Form
 
-__all__ = ["CAST", "flushable_part", "flushable_parts", "flushed_operand", "flushed_products", "vanishing_products"]
+__all__ = ["CAST", "flushable_part", "flushable_parts", "flushed_operands", "flushed_products", "vanishing_products"]
 
 CAST = 1 + 2.0**-7
 """A weight or a dS is that much larger at most once it is cast to the input dtype."""
@@ -58,11 +59,11 @@ def flushable_parts(operands: Sequence[Tensor], dtype: str, form: Form) -> list[
     return [found if found is not None and next(answers) else None for found in parts]
 
 
-def vanishing_products(x: Tensor, factor: float) -> Tensor | None:
-    """The largest loss of `factor x` in fp32 where the product may be subnormal, in the shape of `x`; None where it is nothing."""
-    size = x.abs() * factor
-    part = torch.where(size < 2 * _W, size.clamp(max=_W), 0.0)
-    return part if bool(part.any()) else None
+def vanishing_products(operands: Sequence[Tensor], factor: float) -> list[Tensor | None]:
+    """The largest loss of `factor x` in fp32 where the product may be subnormal, in the shape of each `x`; None where it is nothing. One wait for a GPU."""
+    sizes = [x.abs() * factor for x in operands]
+    parts = [torch.where(size < 2 * _W, size.clamp(max=_W), 0.0) for size in sizes]
+    return [part if there else None for part, there in zip(parts, somewhere(parts), strict=True)]
 
 
 def flushed_products(a: Tensor, part_a: Tensor | None, b: Tensor, part_b: Tensor | None) -> Tensor | None:
@@ -81,10 +82,23 @@ def flushed_products(a: Tensor, part_a: Tensor | None, b: Tensor, part_b: Tensor
     return other if found is None else found.add_(other)
 
 
-def flushed_operand(c: Coefficients, x: Tensor, small: Tensor | None) -> Tensor | None:
-    """What flushing takes of K or of Q, and of its product with the scale, beside each dS in dQ or dK; None where it is nothing."""
+def flushed_operands(c: Coefficients, chunk: Chunk) -> tuple[Tensor | None, Tensor | None]:
+    """What flushing takes of K and of Q, and of its product with the scale, beside each dS in dQ and dK; None where it is nothing.
+
+    The chunk keeps both for the next caller, who changes neither.
+    """
+    name = f"flushed operands {c.u}"
+    known = chunk.cache.get(name)
+    if isinstance(known, tuple) and known[0] is c:
+        return known[1], known[2]
+    of_k, of_q = vanishing_products((chunk.ak, chunk.aq), c.operand) if c.operand else (None, None)
+    found = _flushed(c, chunk.small_k, of_k), _flushed(c, chunk.small_q, of_q)
+    chunk.cache[name] = c, *found
+    return found
+
+
+def _flushed(c: Coefficients, small: Tensor | None, product: Tensor | None) -> Tensor | None:
     lost = None if small is None or not c.flush else small * (c.grad_scale * CAST)
-    product = vanishing_products(x, c.operand) if c.operand else None
     if product is None:
         return lost
     return product * CAST if lost is None else lost.add_(product, alpha=CAST)

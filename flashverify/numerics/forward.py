@@ -32,8 +32,12 @@ _CLAMP = 500.0
 _TINY = 1e-150
 
 
-def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: BoundInputs | None = None) -> Errors:
+def _evaluate(
+    c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: BoundInputs | None = None, *, own: bool = False
+) -> Errors:
     """Return the bounds of O and of the LSE, and what the strict bound takes from them; `ordered` is the problem where its form declares the order of the tiles.
+
+    Of E64, the oracle's `own`, nothing is asked of underflow. What has the coefficient 0 is left out.
 
     With theta the exponent's error, `w_hat = w (1 + e)`, `|e| <= expm1(theta)`, and `O_hat - O = sum P e (V - O) / (1 + sum P e)`. Centred on O, a row
     with one dominant key keeps a small bound; Cauchy-Schwarz turns `sum W |V - O|` into matrix products.
@@ -102,7 +106,7 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         Pup = Pup if none_lost else Pup.masked_fill_(lost, 1.0)
     pv = chunk.mask(Pup) @ chunk.av if chunk.kept is None else (Pup * chunk.kept @ chunk.av).mul_(chunk.factor)
 
-    spread = centred_spread(chunk, s.o, W, w1, Dlo)
+    spread = centred_spread(chunk, s.o_twice, s.o_square, W, w1, Dlo)
     if c.normalise == "lse_weights":  # nothing makes their sum 1: beside the spread, O times the error of the sum
         T1 = torch.minimum(spread, s.hull * (1 + w1)) + s.abs_o * w1
     else:  # up to w1 = Dlo the spread is no larger than the hull of the row
@@ -111,11 +115,12 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         T1 = T1 if none_lost else torch.where(lost, hull, T1)
 
     nv, least = (s.nv_unit, s.n_most) if c.quantised else (s.nv, chunk.n)
-    Tu = inv * (nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least + c.eta_acc)
+    Tu = nv * (c.eta_p + c.w) + s.abs_o * (terms * c.w) + (3 * c.w * chunk.factor) * least
+    Tu = inv * (Tu + c.eta_acc if c.eta_acc else Tu)
     if c.eta_cast:
         Tu = Tu + nv * c.eta_cast
     drop_cast = 0.0 if c.features is None else c.features.drop_cast
-    sums = pv * (1 + c.u_p) + Tu
+    sums = (pv * (1 + c.u_p) if c.u_p else pv) + Tu
     summed = sums * c.dot_keys
     if c.truncation is not None:
         summed = truncated_sum(c, c.truncation, chunk, Pup, sums, inv)
@@ -123,19 +128,24 @@ def _evaluate(c: Coefficients, chunk: Chunk, s: Shared, prescale: str, ordered: 
         summed = torch.minimum(summed, sum_error(c, chunk, walk, P=s.P, pv=pv, flushed=Tu, apart=apart))
     if c.quantised:
         T1 = T1 + error_of_values(chunk, Pup) * (1 + c.u_p + c.u_partial + c.u_acc + c.dot_keys)
-    core = T1 + pv * (c.u_p + c.u_partial + c.u_acc + drop_cast) + Tu + summed + c.eta_partial
+    casts = c.u_p + c.u_partial + c.u_acc + drop_cast
+    core = (T1 + pv * casts if casts else T1) + Tu + summed
+    core = core + c.eta_partial if c.eta_partial else core
     l_error: Tensor | float = row_sum + c.div
     if c.normalise == "lse":
         l_error = l_error + torch.expm1(of_lse().clamp(max=LARGE))
     if c.split:  # the merged LSE is rounded before it normalises every split: an error common to the row, which centring on O does not see
         l_error = l_error + torch.expm1((s.L2 * LN2 + 1).mul_(c.split).clamp_(max=LARGE))
-    flushed = Tu * (1 + c.dot_keys) + c.eta_partial
+    flushed = None
+    if not own:
+        flushed = Tu * (1 + c.dot_keys)
+        flushed = flushed + c.eta_partial if c.eta_partial else flushed
     if c.row_sum_rounded:
         lost_sum = s.abs_o * (chunk.n * inv * c.eta_p)
-        core, flushed = core + (s.abs_o * c.u_p + lost_sum), flushed + lost_sum
+        core, flushed = core + (s.abs_o * c.u_p + lost_sum), None if flushed is None else flushed + lost_sum
     before = core + (s.abs_o + core) * l_error
     after = rounded(before, s.abs_o, c.u_out, c.eta_out)
-    flushed = flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
+    flushed = None if flushed is None else flushed * ((1 + l_error) * (1 + c.u_out)) + c.eta_out
 
     return Errors(
         before=before, after=after, flushed=flushed, lse=lse * (1 + 2.0**-17), walk=walk, log_l=relative, inv=sum_inv
@@ -151,20 +161,23 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
     empty = chunk.empty
     o, L = problem.cut(o, chunk.rows), problem.cut(lse.unsqueeze(-1), chunk.rows).masked_fill(empty, 0.0)
     unknown = ~finite(L)
-    unknown_o = None if below(o.abs(), torch.inf) else ~finite(o)
+    size_o = o.abs()
+    unknown_o = None if below(size_o, torch.inf) else ~(size_o < torch.inf)
     unread = unknown | empty
-    o, L = without(unread if unknown_o is None else unread | unknown_o, o), without(unknown, L)
+    given_o, L = o, without(unknown, L)
+    o = without(unread if unknown_o is None else unread | unknown_o, o)
     nv = chunk.over_kept_keys(chunk.av)
     nv_unit, n_most = smallest_units(chunk, nv)
     top, low = chunk.top, chunk.low
     R, row_sum = chunk.S - L, torch.exp((L - chunk.m).clamp(0.0, _CLAMP))
     shared = Shared(
-        o=o, abs_o=o.abs(), R=R, P=exp_(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
+        o=o, abs_o=size_o if o is given_o else o.abs(), o_square=o * o, o_twice=2 * o, R=R, P=exp_(R.clamp(max=_CLAMP)), nv_unit=nv_unit, n_most=n_most, gap=chunk.m - chunk.S, row_sum=row_sum, log2_l=torch.log2(row_sum), log_n=torch.log(chunk.terms.clamp(min=1.0)),
         L2=L.abs() * LOG2E, m2=chunk.m.abs() * LOG2E, nv=nv, hull=torch.maximum(top - o, o - low).clamp_(min=0.0),
         sink=None if chunk.sink is None else chunk.sink - L,
     )  # fmt: skip
     found = _evaluate(c, chunk, shared, prescale, problem if follows_order(problem) else None)
-    own = found.without_errors() if problem.directed else _evaluate(c64, chunk, shared, "none")
+    own = found.without_errors() if problem.directed else _evaluate(c64, chunk, shared, "none", own=True)
+    assert found.flushed is not None
     strict = strict_error = None
     if found.walk is not None and predicts_o(problem):
         log_l = found.log_l * (1 + 2.0**-17) + own.lse * LN2
@@ -172,10 +185,10 @@ def _chunk_terms(problem: BoundInputs, chunk: Chunk, o: Tensor, lse: Tensor) -> 
 
     logits = logit_overflow(problem, chunk, prescale)
     accumulator = accumulator_overflow(problem, c, chunk, nv)
-    row = logits | chunk.bad | (unknown & ~empty)
+    row = logits | chunk.bad | (unknown & chunk.live)
     exempt = row | accumulator
     if unknown_o is not None:
-        exempt = exempt | (unknown_o & ~empty)
+        exempt = exempt | (unknown_o & chunk.live)
     if chunk.bad_v is not None:
         exempt = exempt | chunk.bad_v
     trivial_o = torch.maximum(top, -low).clamp(min=0.0) + 2 * found.flushed

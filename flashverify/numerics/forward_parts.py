@@ -17,6 +17,8 @@ class Shared:
 
     o: Tensor
     abs_o: Tensor
+    o_square: Tensor
+    o_twice: Tensor
     R: Tensor  # S - L, [G, M, N]
     P: Tensor  # exp(S - L)
     gap: Tensor  # m - S
@@ -38,7 +40,7 @@ class Errors:
 
     before: Tensor  # of O before the rounding of the output
     after: Tensor
-    flushed: Tensor  # the part of it that comes from underflow
+    flushed: Tensor | None  # the part of it that comes from underflow, None of E64
     lse: Tensor  # base 2
     walk: RunningMaximum | None  # where the order of the tiles is declared
     log_l: Tensor  # of the logarithm of the row sum, natural

@@ -11,7 +11,7 @@ from flashverify.numerics.chunk import Chunk, finite, finite_rows
 from flashverify.numerics.coefficients import LN2, Coefficients
 from flashverify.numerics.delta import delta_of_output, delta_of_weights
 from flashverify.numerics.exponential import exp_
-from flashverify.numerics.flushing import CAST, flushed_operand, flushed_products
+from flashverify.numerics.flushing import CAST, flushed_operands, flushed_products
 from flashverify.numerics.known_absent import nowhere, without
 from flashverify.numerics.logits import TanhError, logit_error
 from flashverify.numerics.starting import OffBy
@@ -52,11 +52,14 @@ class State:
     o: Tensor
     L: Tensor
     R: Tensor  # S - L
+    size_of_exponent: Tensor  # |S - L|
     P: Tensor
     X: Tensor  # |dP - delta + dLSE|
     ds: Tensor  # P X
     delta: Tensor
     Adelta: Tensor  # sum |dO| |O|
+    abs_o: Tensor
+    flushed: Tensor | None = None  # what delta loses where an operand is flushed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +104,7 @@ def gradient_of(problem: BoundInputs, chunk: Chunk, do: Tensor, dlse: Tensor | N
     small_do = problem.flushable(g)
     flushed_dp = flushed_products(ado, small_do, chunk.av, chunk.small_v)
     result = Gradient(
-        do=g, ado=ado, small_do=small_do, flushed_dp=None if flushed_dp is None else flushed_dp.mul_(chunk.factor), bad=bad & ~chunk.empty, dlse=d, dp=dp, AdP=AdP,
+        do=g, ado=ado, small_do=small_do, flushed_dp=None if flushed_dp is None else flushed_dp.mul_(chunk.factor), bad=bad & chunk.live, dlse=d, dp=dp, AdP=AdP,
         nk=chunk.over_keys(chunk.ak), nq=chunk.over_rows(chunk.aq), ndo=chunk.over_kept_rows(ado), sources=(do, dlse),
         empty_ado=empty_ado, empty_dlse=empty_dlse,
     )  # fmt: skip
@@ -121,13 +124,13 @@ def gradient_errors(
 ) -> Cores:
     """Errors of delta and of the three gradients before their finalisation; B_o, B_L and base are those of a `Start`, or of its E64."""
     sc, Dv = c.grad_scale, chunk.v.shape[-1]
-    theta, rows, tanh_error = logit_error(c, chunk, prescale, backward=not c.weights_kept)
+    theta, rows, tanh_error = logit_error(c, chunk, prescale, backward=not c.weights_kept, shared=True)
     offset = c.theta_bwd + rows
     if torch.is_tensor(base) or base:
         offset = offset + s.L.abs() * base
     if B_L is not None:
         offset = offset + B_L
-    theta = torch.add(theta, s.R.abs(), alpha=c.gap).add_(offset)
+    theta = torch.add(theta, s.size_of_exponent, alpha=c.gap).add_(offset)
     Pe = exp_(torch.add(s.R, theta).clamp_(max=CLAMP))
     BP = torch.expm1(-theta).neg_().mul_(Pe)  # P expm1(theta)
     chunk.add_visible(BP, c.w)
@@ -162,20 +165,24 @@ def gradient_errors(
         BdS, dS_max = _capped(c, chunk, s.ds, BdS, tanh_error)
 
     P_error, P_kept = (BP, Pb) if chunk.kept is None else (BP * chunk.kept, Pb * chunk.kept)
-    dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc) + (g.nk * c.eta_ds + c.const_q)
-    dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc) + g.nq * c.eta_ds
+    dq = (torch.add(BdS, dS_max, alpha=c.cast_q + c.prescaled_q) @ chunk.ak).mul_(sc)
+    dq = dq + (g.nk * c.eta_ds + c.const_q if c.eta_ds else c.const_q)
+    dk = (torch.add(BdS, dS_max, alpha=c.cast_k + c.prescaled_k).mT @ chunk.aq).mul_(sc)
+    dk = dk + g.nq * c.eta_ds if c.eta_ds else dk
     dv = torch.add(P_error, P_kept, alpha=c.cast_v).mT @ g.ado
     if c.truncation is not None:
-        lost_q, lost_k, lost_v = truncated_gradients(c, c.truncation, chunk, ds=dS_max, P=P_kept, ado=g.ado)
-        dq, dk, dv = dq.add_(lost_q, alpha=sc), dk.add_(lost_k, alpha=sc), dv.add_(lost_v)
-    dv = (dv if chunk.kept is None else dv.mul_(chunk.factor)) + g.ndo * c.eta_p
+        cut_q, cut_k, cut_v = truncated_gradients(c, c.truncation, chunk, ds=dS_max, P=P_kept, ado=g.ado)
+        dq, dk, dv = dq.add_(cut_q, alpha=sc), dk.add_(cut_k, alpha=sc), dv.add_(cut_v)
+    dv = dv if chunk.kept is None else dv.mul_(chunk.factor)
+    dv = dv + g.ndo * c.eta_p if c.eta_p else dv
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:
             y.add_(dS_max.sum(dim).unsqueeze(-1), alpha=c.prescale_bwd)
-    if (lost := flushed_operand(c, chunk.ak, chunk.small_k)) is not None:
-        dq.add_(dS_max @ lost)
-    if (lost := flushed_operand(c, chunk.aq, chunk.small_q)) is not None:
-        dk.add_(dS_max.mT @ lost)
+    lost_k, lost_q = flushed_operands(c, chunk)
+    if lost_k is not None:
+        dq.add_(dS_max @ lost_k)
+    if lost_q is not None:
+        dk.add_(dS_max.mT @ lost_q)
     if c.flush and g.small_do is not None:
         dv.add_(P_kept.mT @ g.small_do, alpha=CAST * chunk.factor)
     return Cores(delta=delta, dq=dq, dk=dk, dv=dv, Pb=Pb, ds_max=dS_max, ds_error=ds_error, ds_wide=ds_wide)

@@ -25,7 +25,7 @@ class TanhError:
 
 
 def logit_error(
-    c: Coefficients, chunk: Chunk, prescale: str, *, backward: bool
+    c: Coefficients, chunk: Chunk, prescale: str, *, backward: bool, shared: bool = False
 ) -> tuple[Tensor, Tensor | float, TanhError | None]:
     """B_S, natural units, without its gap term.
 
@@ -37,9 +37,10 @@ def logit_error(
         chunk: The chunk.
         prescale: The operand that is prescaled, `"none"`, `"q"`, `"k"`.
         backward: Of the backward's logits.
+        shared: B_S is that of the chunk, which nobody may change.
 
     Returns:
-        B_S `[G, M, N]`, to be enlarged in place; what is still to be added to it, `[G, M, 1]` or a number; the errors of the tanh, or None
+        B_S `[G, M, N]`, to be enlarged in place unless it is `shared`; what is still to be added to it, `[G, M, 1]` or a number; the errors of the tanh, or None
         without a softcap. The chunk keeps them for the next caller.
     """
     alike = c.s_dot_fwd == c.s_dot_bwd and c.prescale_fwd == c.prescale_bwd and not c.s_max
@@ -48,7 +49,7 @@ def logit_error(
     if not isinstance(known, tuple) or known[0] is not c:
         known = chunk.cache[name] = c, *_logit_error(c, chunk, prescale, backward=backward)
     theta, rest, tanh_error = known[1:]
-    return theta.clone(), rest, tanh_error
+    return theta if shared else theta.clone(), rest, tanh_error
 
 
 def _logit_error(
@@ -124,7 +125,7 @@ def sink_error(c: Coefficients, chunk: Chunk, sink: Tensor) -> Tensor:
 
 def largest_logit(problem: BoundInputs, chunk: Chunk) -> Tensor:
     """The largest magnitude of `log sum exp S - log n` `[G, M, 1]`: `max |t|`, or the cap, with `|max bias|` and the sink."""
-    largest = chunk.A.amax(-1, keepdim=True) * abs(problem.scale)
+    largest = _largest_product(chunk) * abs(problem.scale)
     parts = chunk.parts
     if parts is not None and parts.cap is not None:
         largest = largest.clamp(max=parts.cap)
@@ -145,7 +146,7 @@ def logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
 
 def _logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor:
     sc = abs(problem.scale)
-    largest = chunk.A.amax(-1, keepdim=True) if chunk.A.shape[-1] else torch.zeros_like(chunk.n)
+    largest = _largest_product(chunk) if chunk.A.shape[-1] else torch.zeros_like(chunk.n)
     over = largest * max(1.0, sc * LOG2E) >= OVERFLOW_FP32
     form, x = problem.form, format_of(problem.dtype)
     if form.k_smoothed:  # the difference from the mean is cast
@@ -166,7 +167,15 @@ def _logit_overflow(problem: BoundInputs, chunk: Chunk, prescale: str) -> Tensor
         elif chunk.ak.shape[-1]:
             keys = (chunk.ak.amax(-1, keepdim=True) * (sc * LOG2E) >= limit).double()
             over = over | (chunk.over_keys(keys) > 0)
-    return over & ~chunk.empty
+    return over & chunk.live
+
+
+def _largest_product(chunk: Chunk) -> Tensor:
+    """The largest `sum |q| |k|` of a row, `[G, M, 1]`; the chunk keeps it."""
+    known = chunk.cache.get("largest product")
+    if not isinstance(known, Tensor):
+        known = chunk.cache["largest product"] = chunk.A.amax(-1, keepdim=True)
+    return known
 
 
 def _smoothed(chunk: Chunk, aq: Tensor) -> Tensor:

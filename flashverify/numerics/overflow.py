@@ -59,7 +59,8 @@ def overflow_domain(
     # Of invisible pairs too: there the weight is 0, and 0 * inf is NaN in a kernel that masks the logits only. So it is in rows that see nothing.
     largest_dp = min(OVERFLOW_FP32, c.dp_limit)
     rounded = g.AdP + s.Adelta if c.dp_delta and c.u_dp else g.AdP
-    ado, lost_empty, every_dP = g.ado, torch.zeros_like(chunk.empty), torch.zeros_like(chunk.empty)
+    ado = g.ado
+    lost_empty = every_dP = torch.zeros_like(chunk.empty)
     if room.is_cuda or not (below(g.AdP, room.amin().item()) and below(rounded, largest_dp)):
         every_dP = (g.AdP >= room) | (rounded >= largest_dp)
     dP = every_dP
@@ -70,7 +71,7 @@ def overflow_domain(
         of_empty = (g.empty_ado @ chunk.av.mT) * chunk.factor
         wide = (of_empty if g.empty_dlse is None else of_empty + g.empty_dlse) >= largest_dp
         dP, lost_empty = dP | wide, wide.any(-1, keepdim=True)
-    live = ~chunk.empty
+    live = chunk.live
     lost_ds = lost_ds | (room <= 0)
     largest_p = cores.Pb if chunk.kept is None else cores.Pb * chunk.factor
     P_row, P_col = (largest_p.amax(dim) for dim in (-1, -2))
@@ -125,7 +126,7 @@ def overflow_domain(
 
     def accumulator(weights: Tensor, largest: Tensor, limit: float) -> Tensor:
         weights = weights.unsqueeze(-1)
-        if largest.numel() and below(weights.amax() * largest.amax(), limit):
+        if not weights.is_cuda and largest.numel() and below(weights.amax() * largest.amax(), limit):
             return torch.zeros_like(weights, dtype=torch.bool)
         return weights * largest >= limit
 

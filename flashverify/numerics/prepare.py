@@ -39,8 +39,8 @@ class Operands:
     bad_v: Tensor | None
 
 
-def visible_operands(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor | None) -> Operands:
-    """The operands of a chunk, from `[G, M, D]`, `[G, N, D]`, `[G, N, Dv]` and the visible pairs `[G, M, N]`, or None when all are."""
+def visible_operands(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor | None, *, finite: bool = False) -> Operands:
+    """The operands of a chunk, from `[G, M, D]`, `[G, N, D]`, `[G, N, Dv]` and the visible pairs `[G, M, N]`, or None when all are; `finite` where nothing else is in them."""
     (G, M), N = q.shape[:2], k.shape[1]
     vis = hidden_v = seen = None
     if pairs is None:
@@ -50,14 +50,15 @@ def visible_operands(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor | None) -> O
         n = vis.sum(-1, keepdim=True)
         seen = (pairs.any(-2) if pairs.is_cuda or not M else pairs.view(torch.uint8).amax(-2) > 0).unsqueeze(-1)
         if v.shape[-1]:
-            hidden_v = torch.where(seen | ~finite_rows(v), 0.0, v.abs().amax(-1, keepdim=True))
+            unasked = seen if finite else seen | ~finite_rows(v)
+            hidden_v = torch.where(unasked, 0.0, v.abs().amax(-1, keepdim=True))
         unseen = ~seen
         k, v, q = without(unseen, k), without(unseen, v), without(n == 0, q)
     empty = n == 0
     found = Operands(
         q=q, k=k, v=v, pairs=pairs, vis=vis, n=n, empty=empty, seen=seen, hidden_v=hidden_v, bad=torch.zeros_like(empty), bad_v=None
     )  # fmt: skip
-    if not bool(torch.isfinite(q.sum() + k.sum() + v.sum())):
+    if not finite and not bool(torch.isfinite(q.sum() + k.sum() + v.sum())):
         _remove_non_finite(found)
     return found
 

@@ -140,6 +140,7 @@ def finish(
     exempt: Tensor,
     trivial: Tensor,
     out: Format,
+    size: Tensor | None = None,
 ) -> OutputBound:
     """Classify the elements of one output.
 
@@ -156,25 +157,25 @@ def finish(
         trivial: Largest magnitude that the element could have with weights in [0, 1], and twice every absolute error of underflow and flushing
             with such weights, which never makes an element uninformative.
         out: Format of the output.
+        size: Magnitudes of `y`, where they are known.
 
     Returns:
         The bound, with `exact` elements at 0 and `exempt` ones at +inf.
     """
-    size, kept = y.abs(), None
+    size, kept, inside = y.abs() if size is None else size, None, None
     # What does not come near the end of the range neither overflows nor flips.
     largest = size + unrounded + self_error
     calm = below(largest, out.overflow)
     if not (nowhere(exact) and nowhere(exempt) and (calm or below(size, torch.inf))):
-        exempt = (exempt | ~(size < torch.inf)) & ~exact
-        bound = bound.masked_fill(exact, 0.0).masked_fill_(exempt, torch.inf)
-        self_error = self_error.masked_fill(exact | exempt, 0.0)
-        kept = ~exempt
+        inside = (size < torch.inf) & ~(exempt | exact)
+        kept = inside | exact
+        bound = bound.masked_fill(exact, 0.0).masked_fill_(~kept, torch.inf)
+        self_error = torch.where(inside, self_error, 0.0)
     if calm:
         may_overflow = may_flip = must_overflow = torch.zeros_like(largest, dtype=torch.bool)
     else:
         kept = torch.ones_like(size, dtype=torch.bool) if kept is None else kept
-        near = largest >= out.overflow
-        inside = kept & ~exact
+        near, inside = largest >= out.overflow, ~exact if inside is None else inside
         may_overflow = near & inside
         may_flip = (unrounded + self_error - size >= out.overflow) & inside
         must_overflow = (size - bound - self_error > out.max * (1 + out.u)) & kept

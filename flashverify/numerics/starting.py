@@ -5,7 +5,6 @@ Tensors of several modes have one axis more, the first, along which these lie; w
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -111,7 +110,7 @@ def side_by_side(starts: Sequence[Start]) -> Start:
         if not there:
             return None
         if isinstance(there[0], float):
-            return _numbers(starts[0], values)
+            return there[0] if values.count(there[0]) == len(values) else _numbers(starts[0], values)
         if isinstance(there[0], OffBy):
             zero = torch.zeros_like(there[0].size)
             size = torch.stack([zero if value is None else value.size for value in values])
@@ -125,8 +124,12 @@ def side_by_side(starts: Sequence[Start]) -> Start:
 
 def _numbers(start: Start, values: Sequence[Any]) -> Tensor:
     """A number for each mode, made on the device itself."""
-    first, *others = (torch.full((1, 1, 1), value, device=start.o.device, dtype=_dtype(value)) for value in values)
-    return torch.stack([first, *others])
+    first = values[0]
+    found = torch.full((len(values), 1, 1, 1), first, device=start.o.device, dtype=_dtype(first))
+    for number, value in enumerate(values):
+        if value != first:
+            found[number].fill_(value)
+    return found
 
 
 def _dtype(value: Any) -> torch.dtype:
@@ -137,5 +140,4 @@ def picked(found: T, number: int) -> T:
     """One of the modes side by side, of each tensor of a dataclass."""
     parts = {field.name: getattr(found, field.name) for field in fields(found)}  # type: ignore[arg-type]
     changed = {name: x[number] for name, x in parts.items() if torch.is_tensor(x) and x.dim() == _SIDE_BY_SIDE}
-    made: T = dataclasses.replace(found, **changed)  # type: ignore[type-var]
-    return made
+    return type(found)(**(parts | changed))

@@ -46,7 +46,10 @@ def bounds_of_each(function: Callable[..., OutputBound], outputs: Sequence[tuple
     if len(outputs) < 2 or sum(sizes) > (_MOST if outputs[0][0].is_cuda else _MOST_ON_CPU):
         alone = [function(*tensors) for tensors in outputs]
         return Bounds(alone, alone)
-    rows = [[x.expand(shape).reshape(-1) for x in tensors] for tensors, shape in zip(outputs, shapes, strict=True)]
+    rows = [
+        [(x if x.shape == shape else x.expand(shape)).reshape(-1) for x in tensors]
+        for tensors, shape in zip(outputs, shapes, strict=True)
+    ]
     whole = function(*(torch.cat(parts) for parts in zip(*rows, strict=True)))
     cut = {name: torch.split(getattr(whole, name), sizes) for name in _FIELDS}
     each = [

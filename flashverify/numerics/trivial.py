@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from flashverify.numerics.delta import flushed_delta, weights_underflow
-from flashverify.numerics.flushing import flushed_operand
+from flashverify.numerics.flushing import flushed_operands
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +62,7 @@ def trivial_ranges(
     rows = delta + 2 * Dv * c.w * scaled
     if g.dlse is not None:
         rows = rows + g.dlse.abs()
-    rows = rows + 2 * c.eta_dp
+    rows = rows + 2 * c.eta_dp if c.eta_dp else rows
     X = g.AdP + rows
     if g.flushed_dp is not None:
         X.add_(g.flushed_dp, alpha=2)
@@ -74,8 +74,8 @@ def trivial_ranges(
     for prescaled, y, dim in ((c.prescaled_q, dq, -1), (c.prescaled_k, dk, -2)):
         if prescaled:
             y.add_(X.sum(dim).unsqueeze(-1), alpha=2 * c.prescale_bwd)
-    for x, small, y, weights in ((chunk.ak, chunk.small_k, dq, X), (chunk.aq, chunk.small_q, dk, X.mT)):
-        if (part := flushed_operand(c, x, small)) is not None:
+    for part, y, weights in zip(flushed_operands(c, chunk), (dq, dk), (X, X.mT), strict=True):
+        if part is not None:
             y.add_(weights @ part, alpha=2)
     if g.small_do is not None:
         dv.add_(chunk.over_kept_rows(g.small_do), alpha=2)

@@ -30,15 +30,17 @@ class Truth:
         inputs: the problem.
         dtype: of the subject's tensors, `fp16`, `bf16` or `fp32`.
         form: the subject's numerical form.
+        finite: q, k and v are those of `inputs_of`, which are finite; otherwise a GPU is asked.
 
     Attributes:
         problem: as the bounds take it.
+        empty_rows: bool `[B, Hq, Sq]`: rows that see no key.
     """
 
     _last: Given | None = None
 
     @timed
-    def __init__(self, inputs: Inputs, dtype: str, form: Form) -> None:
+    def __init__(self, inputs: Inputs, dtype: str, form: Form, *, finite: bool = False) -> None:
         import flashverify_oracles as oracles
         from flashverify.numerics import BoundInputs
 
@@ -46,8 +48,9 @@ class Truth:
         self.dtype = dtype
         self.form = form
         i = self.inputs
-        self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, **i.problem(), **i.scales())
+        self.problem = BoundInputs.of(i.q, i.k, i.v, dtype=dtype, form=form, finite=finite, **i.problem(), **i.scales())
         self._forward = oracles.forward(i.q, i.k, i.v, **i.problem())
+        self.empty_rows: torch.Tensor = self._forward.lse == -math.inf
 
     def read_as(self, form: Form) -> Truth:
         """The truth of the same problem for a form that differs in its backward alone."""
@@ -75,11 +78,6 @@ class Truth:
         from flashverify.numerics import forward_bounds
 
         return forward_bounds(self.problem, self._forward.o, self._forward.lse)
-
-    @property
-    def empty_rows(self) -> torch.Tensor:
-        """Bool `[B, Hq, Sq]`: rows that see no key."""
-        return self._forward.lse == -math.inf
 
     @property
     def exact_lse(self) -> torch.Tensor:

@@ -121,13 +121,14 @@ class CheckedInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """Arguments of the oracle and the problem that was made of them, so that a backward need not make it again."""
+    """Arguments of the oracle, the problem that was made of them and the logits of a single tile, so that a backward need not make them again."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     options: Options
     problem: CheckedInputs
+    logits: Tensor | None
 
     def fits(self, q: Tensor, k: Tensor, v: Tensor, options: Options) -> bool:
         """Whether these are the same objects."""

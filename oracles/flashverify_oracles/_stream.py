@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from flashverify_oracles._inputs import CheckedInputs
 
 
-def forward(problem: CheckedInputs) -> tuple[Tensor, Tensor, Tensor]:
-    """`o` `[G, g, Sq, Dv]`, `lse` and the largest visible logit `[G, g, Sq]`."""
+def forward(problem: CheckedInputs) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """`o` `[G, g, Sq, Dv]`, `lse` and the largest visible logit `[G, g, Sq]`, and the logits where a backward needs no more of them again."""
     G, g, Sq, _ = problem.q.shape
     Dv = problem.v.shape[-1]
     o = problem.q.new_empty(G, g, Sq, Dv)
     lse, row_max = problem.q.new_empty(G, g, Sq), problem.q.new_empty(G, g, Sq)
-    key_tiles = problem.key_tiles()
-    for rows in problem.row_tiles():
+    key_tiles, row_tiles, logits = problem.key_tiles(), problem.row_tiles(), None
+    for rows in row_tiles:
         shape = (G, g, rows.stop - rows.start)
         q = problem.fold(problem.q, rows)
         m = q.new_full((*q.shape[:2], 1), -math.inf)
@@ -42,7 +42,9 @@ def forward(problem: CheckedInputs) -> tuple[Tensor, Tensor, Tensor]:
         for keys in key_tiles:
             if len(key_tiles) > 1:  # a single tile keeps its scores from the first pass
                 s = problem.logits(problem.products(q, keys), rows, keys)
-            p = exp_(s.sub_(pivot))
+            if len(key_tiles) == len(row_tiles) == 1 and problem.softcap is None:
+                logits = s
+            p = exp_(s.sub_(pivot) if logits is None else s - pivot)
             total += p.sum(-1, keepdim=True)
             acc += torch.bmm(_kept(p, problem.dropped(rows, keys)), problem.v[:, keys])
         total.clamp_(min=1.0)  # the largest logit gives a row that sees a key total >= exp(0) already
@@ -50,7 +52,7 @@ def forward(problem: CheckedInputs) -> tuple[Tensor, Tensor, Tensor]:
             acc.div_(problem.share)
         o[:, :, rows] = acc.div_(total).view(*shape, Dv)
         lse[:, :, rows] = total.log_().add_(m).view(shape)
-    return o, lse, row_max
+    return o, lse, row_max, logits
 
 
 def backward(
@@ -60,6 +62,7 @@ def backward(
     offset: Tensor,
     bias_shape: tuple[int, ...] | None,
     buckets: Buckets | None,
+    logits: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """`dq`, `dk`, `dv` in the shapes of q, k, v, `dbias` of `bias_shape` and `drelative_bias` by `buckets` if those are given.
 
@@ -70,6 +73,7 @@ def backward(
         offset: `[G, g, Sq, 1]` dlse - delta.
         bias_shape: a shape that broadcasts to `[B, Hq, Sq, Sk]`.
         buckets: into which dS is summed.
+        logits: those of `forward`; None where they are to be computed.
     """
     dq = torch.zeros_like(problem.q)
     dk, dv = torch.zeros_like(problem.k), torch.zeros_like(problem.v)
@@ -82,9 +86,12 @@ def backward(
         pivot_rows, offset_rows = problem.fold(pivot, rows), problem.fold(offset, rows)
         dq_rows = torch.zeros_like(q_rows)
         for keys in key_tiles:
-            t = problem.products(q_rows, keys)
-            slope = problem.slope(t)
-            p = exp_(problem.logits(t, rows, keys).sub_(pivot_rows))
+            if logits is None:
+                t = problem.products(q_rows, keys)
+                slope = problem.slope(t)
+                p = exp_(problem.logits(t, rows, keys).sub_(pivot_rows))
+            else:
+                slope, p = None, exp_(logits - pivot_rows)
             dropped = problem.dropped(rows, keys)
             ds = _kept(torch.bmm(do_rows, problem.v[:, keys].mT), dropped)
             if problem.share != 1.0:

@@ -72,7 +72,7 @@ def forward(
     )
     with torch.no_grad():
         problem = make_inputs(q, k, v, options)
-        o, lse, row_max = _stream.forward(problem)
+        o, lse, row_max, logits = _stream.forward(problem)
         reached = _taint.rows_reached_in_scores(problem)
         if reached is not None:
             row_max.masked_fill_((reached & (lse > -math.inf).unsqueeze(-1)).squeeze(-1), math.nan)
@@ -89,7 +89,7 @@ def forward(
             o=o.view(B, Hq, Sq, v.shape[-1]),
             lse=lse.view(B, Hq, Sq),
             row_max=row_max.view(B, Hq, Sq),
-            made=Made(q, k, v, options, problem),
+            made=Made(q, k, v, options, problem, logits),
         )
 
 
@@ -156,7 +156,8 @@ def backward(
     )
     with torch.no_grad():
         made = forward.made
-        problem = made.problem if made and made.fits(q, k, v, options) else make_inputs(q, k, v, options)
+        again = made if made and made.fits(q, k, v, options) else None
+        problem, logits = (again.problem, again.logits) if again else (make_inputs(q, k, v, options), None)
         B, Hq, Sq, _ = q.shape
         Dv = v.shape[-1]
         for name, x, shape in (
@@ -184,7 +185,7 @@ def backward(
             dlse64, bad_dlse = of_dlse[0]
             offset += dlse64
         buckets = make_buckets(relative_buckets, bucket_count, problem)
-        dq, dk, dv, dbias, drelative_bias = _stream.backward(problem, do64, lse, offset, wanted, buckets)
+        dq, dk, dv, dbias, drelative_bias = _stream.backward(problem, do64, lse, offset, wanted, buckets, logits)
         by_sink = None if problem.sink is None else (problem.sink - _stream.pivots(lse)).exp_().mul_(offset)
 
         bad_lse, in_scores = ~(lse < math.inf), _taint.rows_reached_in_scores(problem)

@@ -22,7 +22,10 @@ def gpu(monkeypatch):
     def empty():
         state.kept, state.emptied = 0, state.emptied + 1
 
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: state.kept)
+    def stats():
+        return {"reserved_bytes": {"all": {"current": state.kept}}}
+
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", stats)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=100 * GIB))
     monkeypatch.setattr(torch.cuda, "empty_cache", empty)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

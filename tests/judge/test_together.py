@@ -7,7 +7,7 @@ import torch
 
 from flashverify.judge import together
 from flashverify.judge.compare import compare_output
-from flashverify.judge.together import Question, compare_outputs, compared_in_one_table
+from flashverify.judge.together import Question, answers_if_wrong, compare_outputs, compared_in_one_table
 from flashverify.numerics.result import OutputBound
 
 SHAPES = {"o": (2, 3, 5, 8), "lse": (2, 3, 5), "dk": (2, 1, 7, 8), "dv": (2, 1, 7, 4), "dsink": (3,)}
@@ -128,3 +128,19 @@ def test_outputs_that_fit_no_common_table_stand_in_several(monkeypatch):
 
     assert compare_outputs(questions) == questions
     assert tables == [["o", "lse"], ["dk", "dv", "dsink"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_outputs_of_a_gpu_are_told_with_one_wait(kind, monkeypatch):
+    questions = [question(name, n, **KINDS[kind]) for n, name in enumerate(SHAPES)]
+    alone = [each.answer_if_wrong() for each in questions]
+    waits, tolist = [], torch.Tensor.tolist
+    monkeypatch.setattr(together.Question, "answer_if_wrong", None)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda x: waits.append(x) or tolist(x))
+
+    found = answers_if_wrong(questions)
+
+    assert [each.verdicts for each in found] == [each.verdicts for each in alone]
+    assert [each.stats.output for each in found] == list(SHAPES)
+    assert kind != "right" or (found == alone and len(waits) == 1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from flashverify.numerics import (
     OutputBound,
     accumulators,
     backward,
+    flushing,
     forward,
     gradients,
     known_absent,
@@ -75,10 +77,10 @@ def test_without() -> None:
     assert without(torch.tensor([False, True]), x).tolist() == [1.0, 0.0]
 
 
-def _bounds(text: str, form: Form) -> dict[str, OutputBound]:
+def _bounds(text: str, form: Form, *, finite: bool = False) -> dict[str, OutputBound]:
     case = parse_case(text)
     inputs, _ = inputs_of(materialize(case)[0])
-    truth = Truth(inputs, case.dtype, form)
+    truth = Truth(inputs, case.dtype, form, finite=finite)
     forward_pairs = truth.forward()
     o, lse = forward_pairs["o"][0].float(), forward_pairs["lse"][0].float()
     given, strict = truth.given(o, lse)
@@ -128,3 +130,25 @@ def test_forward_and_backward_keep_their_own_logit_errors() -> None:
         assert torch.equal(theta, found.setdefault(backward_too, theta.clone()))
         theta.zero_()
     assert not torch.equal(found[False], found[True])
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_what_is_known_to_be_finite_has_the_same_bounds(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _bounds(text, Form())
+    monkeypatch.setattr(prepare, "_remove_non_finite", None)
+    known = _bounds(text, Form(), finite=True)
+    for name, bound in asked.items():
+        for field in dataclasses.fields(bound):
+            assert torch.equal(getattr(bound, field.name), getattr(known[name], field.name)), (name, field.name)
+
+
+def test_what_flushing_takes_of_the_operands_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, plain = [], flushing.vanishing_products
+
+    def counted(operands: Sequence[torch.Tensor], factor: float) -> list[torch.Tensor | None]:
+        asked.append(len(operands))
+        return plain(operands, factor)
+
+    monkeypatch.setattr(flushing, "vanishing_products", counted)
+    _bounds(CASES[0], Form(scale_ds="operand"))
+    assert asked == [2]

@@ -56,3 +56,23 @@ def test_other_arguments_are_taken_as_given(change: dict[str, Any]) -> None:
     anew = backward(**given, forward=dataclasses.replace(found, made=None))
     assert equal(backward(**given, forward=found), anew)
     assert not equal(anew, backward(Q, K, V, DO, **GIVEN, forward=found))
+
+
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_logits_of_a_single_tile_are_kept_for_every_backward(softcap: float | None) -> None:
+    asked = []
+
+    def visible(rows: slice, keys: slice) -> Tensor:
+        asked.append((rows, keys))
+        return GIVEN["visible"][rows, keys]
+
+    given = GIVEN | {"softcap": softcap, "visible": visible}
+    found = forward(Q, K, V, **given)
+    anew = backward(Q, K, V, DO, **given, forward=dataclasses.replace(found, made=None))
+    before = len(asked)
+    for _ in range(2):
+        assert equal(backward(Q, K, V, DO, **given, forward=found), anew)
+    assert (len(asked) == before) == (softcap is None)
+    small = forward(Q, K, V, **given, _tile=(2, 3))
+    assert small.made is not None
+    assert small.made.logits is None

@@ -22,7 +22,8 @@ def give_back(sharers: int | None) -> None:
     """
     import torch
 
-    kept = torch.cuda.memory_reserved()
+    stats = torch.cuda.memory_stats_as_nested_dict()  # `memory_reserved` sorts all of them first
+    kept = stats.get("reserved_bytes", {}).get("all", {}).get("current", 0)
     if kept and (sharers is None or kept > _KEPT / sharers * torch.cuda.get_device_properties().total_memory):
         torch.cuda.empty_cache()
 

@@ -5,6 +5,7 @@ Its mode (interpreter or compiled) was set in its environment before it started.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -27,7 +28,7 @@ from flashverify.campaign.worker.guard import guard_process, open_channel, watch
 from flashverify.campaign.worker.session import Session, place_of
 from flashverify.errors import StoreError, UsageError
 
-__all__ = ["main"]
+__all__ = ["main", "yield_processors"]
 
 _YIELDS = 19
 """What a process that compiles ahead adds to its niceness: the workers that judge have the processors first."""
@@ -41,7 +42,7 @@ def main() -> int:
     config = msgspec.json.decode(tasks.readline(), type=WorkerConfig)
     os.set_inheritable(config.events_fd, False)
     if config.ahead:
-        os.nice(_YIELDS)
+        yield_processors()
     try:
         toolkit = load_toolkit(config.toolkit)
         with toolkit.open(config.device, plain=config.plain, numerics=config.numerics):
@@ -59,6 +60,14 @@ def main() -> int:
         traceback.print_exc()
         return 1
     return 0
+
+
+def yield_processors() -> None:
+    """Leave the processors to other processes: where the system has a class of those that run when nothing else would, in that class."""
+    os.nice(_YIELDS)
+    if hasattr(os, "SCHED_IDLE"):  # a worker that wakes never waits for the end of a turn of such a process
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _serve(session: Session, tasks: BinaryIO) -> None:

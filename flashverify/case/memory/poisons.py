@@ -57,7 +57,11 @@ def poisoned(size: int, dtype: str, poison: str, seed: int, name: str, written: 
         ends = [philox.normal(seed, f"{name}/dirt", (n - at,), first=at) for at, n in ((0, begin), (end, size))]
         before, behind = (to_bits(part, dtype) for part in ends)
         return np.concatenate((before, np.zeros(end - begin, before.dtype), behind))
-    return np.full(size, entry.poisons[poison], dtype=entry.word)
+    if written is None:
+        return np.full(size, entry.poisons[poison], dtype=entry.word)
+    buffer = np.empty(size, dtype=entry.word)
+    buffer[: written[0]] = buffer[written[1] :] = entry.poisons[poison]
+    return buffer
 
 
 def _poisoned_bytes(size: int, poison: str, seed: int, name: str) -> Bits:

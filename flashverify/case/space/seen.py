@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from flashverify.case.case import Case
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flashverify.case.masks.mask import Mask
 
 __all__ = ["sees_something"]
@@ -15,6 +17,8 @@ _STEP = 2**20
 """Pairs of all heads and sequences that are looked at together."""
 _PIECES = 64
 """Pieces that are looked at, evenly spread where there are more: a mask that shows in none of them is drawn again."""
+_GLANCE = 8
+"""Rows that are looked at alone before the pieces that they belong to: almost every mask shows in them, at a hundredth of the cost."""
 
 
 def sees_something(mask: Mask, *, batch: int, heads: int, seq_q: int, seq_k: int, first: int = 0) -> bool:
@@ -39,4 +43,16 @@ def sees_something(mask: Mask, *, batch: int, heads: int, seq_q: int, seq_k: int
     starts = range(0, seq_q, rows)
     if len(starts) > _PIECES:
         starts = starts[:: -(-len(starts) // _PIECES)]
-    return any(bool(see(slice(row, min(row + rows, seq_q)), slice(first, seq_k)).any()) for row in starts)
+    pieces = [slice(row, min(row + rows, seq_q)) for row in starts]
+    keys = slice(first, seq_k)
+    return any(bool(see(some, keys).any()) for some in (*_glances(pieces), *pieces))
+
+
+def _glances(pieces: list[slice]) -> Iterator[slice]:
+    """A few rows of the last piece, the first and the one between, where these have many more."""
+    last, middle = pieces[-1], pieces[len(pieces) // 2]
+    if pieces[0].stop > 2 * _GLANCE:
+        yield slice(max(last.stop - _GLANCE, last.start), last.stop)
+        yield slice(0, _GLANCE)
+        at = (middle.start + middle.stop) // 2
+        yield slice(at, min(at + _GLANCE, middle.stop))

@@ -103,8 +103,10 @@ def surest_tilt(errors: Errors, direction: torch.Tensor) -> Tilt:
     along = errors.weight * direction
     room = (along.abs() * errors.directed).sum(-1).flatten()
     lean = (along * errors.error).sum(-1).flatten()
-    shift, size, groups = _read(lean.sum(), (along * direction).sum(), (lean != 0).sum())
+    shift, size, groups, reach = _read(lean.sum(), (along * direction).sum(), (lean != 0).sum(), room.sum())
     slope = shift / max(size, 1e-300)
+    if abs(shift) <= reach:  # within their rooms the errors may lean the other way
+        return Tilt(0.0, slope, int(groups))
     lean, order = (lean * math.copysign(1.0, slope)).sort(descending=True)
     room = room[order]
     first, square = lean - room, (lean - room).square()
@@ -151,18 +153,21 @@ def leaning_tiles(
 ) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
     """Width, number and share `[G, R, C]` of every tile whose score may pass the limit.
 
-    What may share a direction only lowers a score. Without it the lean of a group along a share is a sum over the terms of the tile.
+    What may share a direction only lowers a score. Without it the lean of a group along a share is a sum over the terms of the tile. The
+    tiles of all widths are asked with one wait for a GPU.
     """
+    counts = {width: count for width in widths if (count := terms.tiles(width)) > 1}
+    if not counts:
+        return
     leans, place = terms.along(errors.weight * errors.error), terms.place
-    for width in widths:
-        count = terms.tiles(width)
-        if count < 2:
-            continue
-        groups = leans.new_zeros(*leans.shape[:2], count).index_add_(-1, place // width, leans)
-        score = groups.sum((0, 1)).abs() / groups.square().sum((0, 1)).sqrt()
-        for number, leaning in enumerate((score > limit * (1 - _SLACK)).tolist()):
-            if leaning:
-                yield (width, number), terms.share(width, number)
+    groups = leans.new_zeros(*leans.shape[:2], sum(counts.values()))
+    for width, part in zip(counts, torch.split(groups, list(counts.values()), -1), strict=True):
+        part.index_add_(-1, place // width, leans)
+    score = groups.sum((0, 1)).abs() / groups.square().sum((0, 1)).sqrt()
+    tiles = [(width, number) for width, count in counts.items() for number in range(count)]
+    for tile, leaning in zip(tiles, (score > limit * (1 - _SLACK)).tolist(), strict=True):
+        if leaning:
+            yield tile, terms.share(*tile)
 
 
 def spread(errors: Errors, variance: torch.Tensor) -> tuple[float, float, int]:
@@ -179,4 +184,5 @@ def spread(errors: Errors, variance: torch.Tensor) -> tuple[float, float, int]:
     groups = (shares.sum(-1) / count.clamp(min=1))[count > 0]
     if groups.numel() < 2:
         return 0.0, math.inf, int(groups.numel())
-    return float(groups.mean()), float(groups.std() / math.sqrt(groups.numel())), int(groups.numel())
+    mean, deviation = _read(groups.mean(), groups.std() / math.sqrt(groups.numel()))
+    return mean, deviation, int(groups.numel())

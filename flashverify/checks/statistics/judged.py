@@ -129,7 +129,7 @@ def _asked_of(
             known.outputs,
             {name: mask.to(where) for name, mask in undefined.items()},
         )
-    truth = Truth(inputs, case.dtype, form)
+    truth = Truth(inputs, case.dtype, form, finite=True)
     truth.problem = dataclasses.replace(truth.problem, chunk_elements=max(pairs, _ON_CPU))
     chunk = only_chunk(truth.problem)
     if chunk is None:
