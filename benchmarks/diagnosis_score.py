@@ -30,6 +30,7 @@ from planted import defects_of, plant
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.campaign.worker.search import draw
+from flashverify.case.text import parse_case
 from flashverify.diagnosis.diagnose import diagnose
 from flashverify.judge.record import Diagnosis
 from flashverify.subjects import load_subject
@@ -105,6 +106,8 @@ def score(mutant: Mutant, folder: Path, options: argparse.Namespace) -> Score:
             break
     else:
         return Score(mutant.name, mutant.semantics, "not found")
+    if verdict.case:  # a problem that a check made is wrong by itself
+        case = parse_case(verdict.case)
     case, verdict = smaller(subject, case, verdict, options.shrink)
     begun = time.process_time()
     diagnosis = diagnose(subject, case, verdict, seconds=options.seconds)

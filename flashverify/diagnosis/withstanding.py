@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.diagnosis.claims import Answer, Claim
+from flashverify.diagnosis.hypotheses.where_masked import asked_in_some_tiles
 from flashverify.diagnosis.mixing import agrees, alternatives, expected
 from flashverify.diagnosis.stretching import stretched
-from flashverify.outputs import KERNELS
+from flashverify.outputs import FORWARD, KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +29,7 @@ _TILES = re.compile(r"\btiles? of \d+(?: rows)?(?: keys)?(?: and \d+ keys)?")
 
 _PLACES = re.compile(r"\b(?:tiles?|walks?|parts?|partial|pieces?|splits?|pages?|blocks?|first|last|masks?)\b")
 """Words of a sentence about places."""
+_AGAINST = (Answer.OTHERWISE, Answer.RIGHT)
 _NEAR = 2.0**-8
 """Of the largest error, the most by which the values of a claim may miss what a large case holds."""
 _MOST = 16
@@ -44,9 +47,29 @@ def withstood(trials: Trials, scene: Scene, found: Named | None) -> Named | None
     if not asked:
         return found
     scenes = list(trials.of(stretched(trials.subject.supports, scene.case)))
-    gone = [claim for claim in asked if not _withstands(claim, found.conditions, scenes)]
-    found.claims = [claim for claim in found.claims if claim not in gone]
+    kept = [_kept(claim, found.conditions, scenes) if claim in asked else claim for claim in found.claims]
+    found.claims = [claim for claim in kept if claim is not None]
     return found if found.claims else None
+
+
+def _kept(claim: Claim, conditions: tuple[Condition, ...], scenes: list[Scene]) -> Claim | None:
+    """A claim that holds in all tiles, or, as of a kernel that asks its mask nowhere else, in those that need a mask; None where neither does."""
+    asked = Claim(claim.semantics, conditions, claim.scope, ways=claim.ways)
+    sizes = _standing(asked, scenes)
+    if sizes is not None:
+        claim.detail = _with_size(claim.detail, sizes)
+        return claim
+    if _size_in(claim.detail) or not claim.scope <= set(FORWARD):
+        return None
+    semantics = replace(claim.semantics, build=asked_in_some_tiles(claim.semantics.build))
+    cut = Claim(semantics, conditions, claim.scope)
+    for each in ([other for other in scenes if asked.answer(other) in _AGAINST], scenes):  # few suffice to refute it
+        sizes = _standing(cut, each)
+        if not sizes:
+            return None
+    words = f"only in {next(iter(sizes)) if sizes and len(sizes) == 1 else 'tiles'} that need a mask"
+    claim.detail = ", ".join(filter(None, (claim.detail, words)))
+    return claim
 
 
 def _is_of_places(claim: Claim, scene: Scene) -> bool:
@@ -61,18 +84,16 @@ def _exchanges_pairs(alternative: Alternative, scene: Scene) -> bool:
     return alternative.inputs is not None and alternative.inputs.visible is not scene.inputs.visible
 
 
-def _withstands(claim: Claim, conditions: tuple[Condition, ...], scenes: list[Scene]) -> bool:
-    asked = Claim(claim.semantics, conditions, claim.scope, ways=claim.ways)
+def _standing(claim: Claim, scenes: list[Scene]) -> set[str] | None:
+    """The sizes of tiles, in words, under which a claim holds on all scenes, of the first kernel that fails; None where it does not."""
     scenes = [each for each in scenes if alternatives(claim.semantics, each)]  # others are beyond what it can tell
-    answers = [(each, asked.answer(each)) for each in scenes]
-    if any(told is Answer.RIGHT or (told is Answer.OTHERWISE and not _is_near(asked, each)) for each, told in answers):
-        return False
+    answers = [(each, claim.answer(each)) for each in scenes]
+    if any(told is Answer.RIGHT or (told is Answer.OTHERWISE and not _is_near(claim, each)) for each, told in answers):
+        return None
     scenes = [each for each, told in answers if told is not Answer.OTHERWISE]
-    told = [_sizes(asked, scenes, frozenset(kernel)) for kernel in KERNELS]
+    told = [_sizes(claim, scenes, frozenset(kernel)) for kernel in KERNELS]
     known = [sizes for sizes in told if sizes is not None]
-    if all(known) and known:
-        claim.detail = _with_size(claim.detail, known[0])
-    return all(known)
+    return next(iter(known), {""}) if all(known) else None
 
 
 def _is_near(claim: Claim, scene: Scene) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from flashverify.case.text import parse_case
 from flashverify.diagnosis.catalogue import SEMANTICS
@@ -16,6 +17,7 @@ from flashverify.diagnosis.stretching import stretched
 from flashverify.diagnosis.trials import Trials, work
 from flashverify.diagnosis.withstanding import withstood
 from flashverify.subjects.interface import Supports
+from tests.diagnosis import tile_defects
 from tests.diagnosis.mask_defects import banded, keys_seen
 from tests.diagnosis.planted import Plain, planted
 
@@ -78,6 +80,29 @@ def test_masks_are_read_under_a_window_that_reaches_over_tiles_too():
     said = [each.words for each in masks_in_effect(trials, read)]
 
     assert said == ["O sees keys before the window, where another row of the tile of 64 rows sees them or keys beyond"]
+
+
+def without_the_first_key(lost):
+    """Rows lose the first key where `lost` (the mask, the numbers of rows) says so."""
+
+    def drop_keys(self, see):
+        first = torch.arange(see.shape[-1]) == 0
+        return see & ~(first & lost(see, torch.arange(see.shape[-2])[:, None]))
+
+    return planted(drop_keys=drop_keys)
+
+
+@pytest.mark.parametrize(
+    ("lost", "detail"),
+    [
+        (lambda see, row: ~tile_defects.whole(see), "only in tiles that need a mask"),
+        (lambda see, row: row // 16 % 3 != 1, None),
+    ],
+)
+def test_a_mask_that_is_wrong_where_it_is_asked_keeps_its_name(lost, detail):
+    holds, claim = kept(without_the_first_key(lost), CASE + "window=0,*", "first-key-missing")
+
+    assert (claim.detail if holds else None) == detail
 
 
 @pytest.mark.parametrize(("size", "holds"), [(lambda keys: 16, True), (lambda keys: 16 if keys % 4 else 64, False)])
