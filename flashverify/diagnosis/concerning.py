@@ -29,8 +29,9 @@ _ASKED = 6
 
 
 def concerns(semantics: Semantics, scene: Scene, names: frozenset[str]) -> bool:
-    """Whether a semantics changes one of these outputs on a run, or what it is computed from."""
-    for alternative in alternatives(semantics, scene):
+    """Whether a semantics changes one of these outputs on a run, or what it is computed from; also where it has nothing to say of that run."""
+    found = alternatives(semantics, scene)
+    for alternative in found:
         if alternative.inputs is not None or alternative.steps is not None:
             return True
         if alternative.given is not None and names & set(BACKWARD):
@@ -40,7 +41,7 @@ def concerns(semantics: Semantics, scene: Scene, names: frozenset[str]) -> bool:
             changed = alternative.finish(dict(declared)) if alternative.finish is not None and declared else {}
             if any(changed.get(name) is not declared[name] for name in names & declared.keys()):
                 return True
-    return False
+    return not found
 
 
 def left_alone(scenes: Iterable[Scene], name: str) -> tuple[str, ...]:

@@ -64,6 +64,23 @@ def test_a_cause_that_is_about_the_lse_alone_makes_no_o_wrong(output, told):
     assert attributed(subject, case, verdict, Diagnosis("lse-sign"), alone=True) is told
 
 
+@pytest.mark.parametrize(
+    ("name", "output", "told"),
+    [
+        ("lse-is-max", "o", False),
+        ("lse-is-max", "dk", None),
+        ("no-such-name", "o", None),
+        ("gradient-without-scale", "dv", False),
+    ],
+)
+def test_a_name_that_is_about_one_of_two_outputs_has_no_other_say(name, output, told):
+    subject = planted(output=doubled, dk_factor=lambda s, p: 3.0, group_sum=lambda s, x, group: 2 * x)
+    case = parse_case("fv1 seq_q=5 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32")
+    verdict = next(v for v in judge_case(subject, case, Plan.only("accuracy", case)).failures if v.output == output)
+
+    assert attributed(subject, case, verdict, Diagnosis(name), alone=True) is told
+
+
 @pytest.mark.parametrize("keys", [7, 30])
 def test_what_a_cause_leaves_as_it_is_and_breaks_the_strict_prediction_is_the_work_of_another_one(keys):
     def truncated(self, o, z, v, lse):

@@ -92,3 +92,10 @@ def test_a_name_has_to_do_with_what_it_changes_and_with_what_is_computed_from_it
     semantics = next(each for each in SEMANTICS if each.name == "lse-base-2")
 
     assert concerns(semantics, scene, frozenset({output})) is told
+
+
+def test_a_name_that_has_nothing_to_say_of_a_run_is_not_held_against_it():
+    scene = look(planted(lse=lambda self, whole, total: whole * 1.5), parse_case(CASE))
+    semantics = next(each for each in SEMANTICS if each.name == "causal-one-key-more")
+
+    assert concerns(semantics, scene, frozenset({"o"}))
