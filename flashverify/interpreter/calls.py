@@ -44,12 +44,14 @@ class Globals:
     def __init__(self) -> None:
         self._seen: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._functions: set[Any] = set()
+        self._meant: list[tuple[dict[str, Any], Callable[[dict[str, Any]], Any], tuple[Any, ...]]] = []
 
     def watch(self, function: Any) -> None:
         """Remember what the names of a function mean now, unless that is known."""
         if function not in self._functions:
             self._functions.add(function)
             self._watch(function.__globals__, function.__code__)
+            self._meant = [(names, *_reading(before)) for names, before in self._seen.values()]
 
     def _watch(self, names: dict[str, Any], code: CodeType) -> None:
         for name in code.co_names:
@@ -65,12 +67,23 @@ class Globals:
 
     def changed(self) -> bool:
         """Whether one means something else now; they are forgotten then."""
-        for names, before in self._seen.values():
-            if not all(map(operator.is_, map(names.get, before), before.values())):
+        for names, meaning_of, before in self._meant:
+            try:
+                same = all(map(operator.is_, meaning_of(names), before))
+            except KeyError:
+                same = False
+            if not same:
                 self._seen.clear()
                 self._functions.clear()
+                self._meant.clear()
                 return True
         return False
+
+
+def _reading(before: dict[str, Any]) -> tuple[Callable[[dict[str, Any]], Any], tuple[Any, ...]]:
+    """What takes the meanings of names as a tuple, and that tuple as it was: the first name comes twice, since of one there is none."""
+    first = next(iter(before))
+    return operator.itemgetter(first, *before), (before[first], *before.values())
 
 
 def _recorder(kind: type) -> type:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from triton._C.libtriton import interpreter as native
 
-__all__ = ["load", "memory", "store"]
+__all__ = ["load", "memory", "remembered", "store"]
 
 _SMALLEST = 512
 """Below so many lanes the native loop is faster."""
@@ -33,6 +34,12 @@ def memory(address: int, count: int, dtype: Any, *, read_only: bool = False) -> 
         read_only: whether nobody may write to it.
     """
     return np.asarray(_Memory(address, count, dtype, read_only=read_only))
+
+
+@functools.lru_cache(1 << 10)
+def remembered(address: int, count: int, dtype: Any) -> Any:
+    """`memory` of a tensor, which several launches get: the array says where the memory lies, whoever has it."""
+    return memory(address, count, dtype)
 
 
 def load(at: Any, keep: Any, fill: Any, dtype: Any) -> Any:

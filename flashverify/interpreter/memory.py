@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashverify.interpreter.counting import count_nonzero
-from flashverify.interpreter.gather import memory
+from flashverify.interpreter.gather import remembered
 from flashverify.interpreter.hooks import triton_root
 from flashverify.interpreter.layer import Layer
 from flashverify.sparse_memory import zeros
@@ -167,7 +167,7 @@ class Argument:
         if dtype.itemsize != self.size or not self.extent:
             return None
         if self._words is None:
-            self._words = memory(self.base, self.extent, dtype)
+            self._words = remembered(self.base, self.extent, dtype)
         elif self._words.dtype != dtype:
             self._words = self._words.view(dtype)
         return self._words

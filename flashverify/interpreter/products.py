@@ -99,7 +99,11 @@ class Products(Layer):
             kind: "float16", "bfloat16", an fp8 name, "tf32", "float32" or "float64".
         """
         del kind
-        return np.matmul(x, y) + acc
+        product = np.matmul(x, y)
+        if product.shape == acc.shape and product.dtype == acc.dtype:
+            product += acc
+            return product
+        return product + acc
 
     def create_reduction(self, src: Any, kind: str, axis: int | None, keep_dims: bool) -> Any:
         """Reduce one axis, or all of them: "sum", "max", "min" (NaN only where all are), "xor" or "or"."""

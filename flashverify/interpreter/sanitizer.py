@@ -39,6 +39,7 @@ class Sanitizer(Repeating):
     watched: Watch
     _shadows: dict[tuple[int, int], Shadow]
     _order: Order
+    _segments: tuple[Any, Any] = (None, None)  # of programs in lockstep
 
     def on_open(self) -> None:
         """A watch for launches outside any other."""
@@ -68,14 +69,16 @@ class Sanitizer(Repeating):
         """Load from the tensor's own, written elements."""
         if ptrs.__class__ is Outer and other is not None:
             given: Argument | None = getattr(ptrs.dtype, "argument", None)
-            if given is not None and self._state(given).is_input:
+            if given is not None:
                 self.within = lanes_inside(given, ptrs, part_of(mask))
-            if self.within is not None:
+            if given is not None and self.within is not None:
                 try:
-                    return super().create_masked_load(ptrs, mask, other, *rest, **options)
+                    loaded = super().create_masked_load(ptrs, mask, other, *rest, **options)
                 finally:
                     self.within = None
-        at, keep = ptrs.data, as_array(mask)
+                self._taken(given, ptrs, mask, loaded.data)
+                return loaded
+        keep = as_array(mask)
         argument = self.argument(ptrs, keep)
         if other is None and count_nonzero(keep) != keep.size:
             other = self._undefined(ptrs, keep, argument)
@@ -85,11 +88,7 @@ class Sanitizer(Repeating):
         finally:
             self.within = None
         if argument is not None:
-            state = self._state(argument)
-            if state.poison is not None:
-                self._fresh("load", argument, at, keep, loaded.data)
-            if not state.is_input:
-                self._remember(argument, state, at, keep)
+            self._taken(argument, ptrs, handle(keep, None), loaded.data)
         return loaded
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
@@ -110,7 +109,7 @@ class Sanitizer(Repeating):
         keep = self._synchronised(ptr, keep, *rest)
         if argument is not None and self._state(argument).poison is not None:
             before = super().create_masked_load(ptr, handle(np.ascontiguousarray(keep), None), None)
-            self._fresh("atomic", argument, ptr.data, keep, before.data)
+            self._fresh("atomic", argument, ptr, keep, before.data)
         return super().create_atomic_rmw(rmwOp, ptr, val, handle(keep, mask.dtype), *rest)
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, *rest: Any) -> Any:
@@ -187,19 +186,25 @@ class Sanitizer(Repeating):
             self._order.release(program, shadow, places)
         return inside
 
-    def _fresh(self, access: str, argument: Argument, at: Any, keep: Any, data: Any) -> None:
+    def _taken(self, argument: Argument, ptrs: Any, mask: Any, data: Any) -> None:
+        """Look at what was loaded from a tensor: whether somebody wrote it, now and, once the launch is over, which program."""
+        state = self._state(argument)
+        if state.poison is not None:
+            self._fresh("load", argument, ptrs, mask, data)
+        if not state.is_input:
+            programs = self.programs
+            alike = self.lockstep and data.shape[0] != len(programs)
+            owners = np.int32(0) if alike else self._owners(data)
+            state.shadow(argument).note((argument, place(self.launch), programs), ptrs, mask, owners, data.size)
+
+    def _fresh(self, access: str, argument: Argument, ptrs: Any, mask: Any, data: Any) -> None:
         poison = argument.state.poison
         stale = data.view(poison.dtype) == poison
-        stale &= keep
+        if not count_nonzero(stale):
+            return
+        stale &= as_array(mask)
         if count_nonzero(stale):
-            self._report("uninitialised", access, argument, at, stale, "nobody has written the element")
-
-    def _remember(self, argument: Argument, state: State, at: Any, keep: Any) -> None:
-        """Who loads what, for `on_finish`."""
-        programs = self.programs
-        alike = self.lockstep and at.shape[0] != len(programs)
-        owners = np.int32(0) if alike else self._owners(keep)
-        state.shadow(argument).note((argument, place(self.launch), programs), at, keep, owners)
+            self._report("uninitialised", access, argument, ptrs.data, stale, "nobody has written the element")
 
     def _undefined(self, ptrs: Any, keep: Any, argument: Argument | None) -> Any:
         """What to load in lanes that are masked off without a value."""
@@ -228,7 +233,11 @@ class Sanitizer(Repeating):
         """The segment of each lane, broadcastable."""
         if not self.lockstep:
             return np.int32(self._order.segment(int(self.programs[0])))
-        return (self.programs + 1).astype(np.int32).reshape(-1, *(1,) * (keep.ndim - 1))
+        programs, segments = self._segments
+        if programs is not self.programs:
+            segments = (self.programs + 1).astype(np.int32)
+            self._segments = self.programs, segments
+        return segments.reshape(-1, *(1,) * (keep.ndim - 1))
 
     def _writer(self, segment: int) -> str:
         program = int(self._order.programs(np.array(segment)))

@@ -10,6 +10,7 @@ import numpy as np
 from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.formats import is_float
 from flashverify.interpreter.late import spread
+from flashverify.interpreter.numerics import as_array
 from flashverify.sparse_memory import zeros
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Shadow:
     def __init__(self, start: int, nbytes: int, shift: int, order: Order) -> None:
         self._start, self.size, self._shift, self._order = start, nbytes >> shift, shift, order
         self._writers: Any = None
+        self._waiting: tuple[Lanes, Any, Any] | None = None  # the one store so far: its rows and the segment of each
         self._loads: list[tuple[Any, Any, Any, Any]] = []
         self._room = _LANES
         self.released: Any = None
@@ -63,9 +65,10 @@ class Shadow:
             owners: segments of the lanes, broadcastable.
             atomic: whether others' atomic operations are no conflict.
         """
-        if self._writers is None:
-            self._writers = zeros(self.size, np.int32)
-        writers, whole = self._writers, count_nonzero(keep) == keep.size
+        stored = count_nonzero(keep)
+        if not stored:
+            return
+        writers, whole = self._written(), stored == keep.size
         places = self._at(at if whole else at[keep]).reshape(-1)
         own = spread(owners, at.shape)
         own = (own if whole else own[keep]).reshape(-1)
@@ -98,15 +101,16 @@ class Shadow:
             keep: which rows are stored, broadcastable to them, with an axis of 1 behind.
             owners: segments of the rows, broadcastable.
         """
-        if self._writers is None:
-            self._writers = zeros(self.size, np.int32)
-        argument, places = lanes.argument, lanes.places
-        first = (argument.base - self._start) >> self._shift
-        writers = lanes.rows(self._writers[first : first + argument.extent])
-        own = spread(owners, places.shape)
+        places, own = lanes.places, spread(owners, lanes.places.shape)
         if not lanes.whole:
             kept = spread(keep[..., 0], places.shape)
             places, own = places[kept], own[kept]
+        if not places.size:
+            return True
+        if self._writers is None and self._waiting is None and _disjoint(places, lanes.width):
+            self._waiting = lanes, places, own
+            return True
+        writers = self._rows(self._written(), lanes)
         if count_nonzero(writers[places]):
             return False
         writers[places] = own[..., None]
@@ -115,26 +119,44 @@ class Shadow:
             return False
         return True
 
-    def note(self, access: Any, at: Any, keep: Any, owners: Any) -> None:
+    def _written(self) -> Any:
+        """The writers of all elements, those of the store that waits among them."""
+        if self._writers is None:
+            self._writers = zeros(self.size, np.int32)
+        if self._waiting is not None:
+            (lanes, places, own), self._waiting = self._waiting, None
+            self._rows(self._writers, lanes)[places] = own[..., None]
+        return self._writers
+
+    def _rows(self, writers: Any, lanes: Lanes) -> Any:
+        """The writers of what each row of the tensor of `lanes` may begin at, see `Lanes.rows`."""
+        argument = lanes.argument
+        first = (argument.base - self._start) >> self._shift
+        return lanes.rows(writers[first : first + argument.extent])
+
+    def note(self, access: Any, ptrs: Any, mask: Any, owners: Any, lanes: int) -> None:
         """Remember a load until the end of the launch, while there is room.
 
         Args:
             access: given back by `races`.
-            at: addresses.
-            keep: which lanes are loaded.
+            ptrs: the handle of the pointers.
+            mask: that of the lanes that are loaded.
             owners: segments of the lanes, broadcastable; 0 where all programs load the same.
+            lanes: how many there are.
         """
-        self._room -= at.size
+        self._room -= lanes
         if self._room > 0:
-            self._loads.append((access, at, keep, owners))
+            self._loads.append((access, ptrs, mask, owners))
 
     def races(self) -> Iterator[tuple[Any, Any, Any, int]]:
         """Loads of elements that another program wrote in no order with them: (access, addresses, lanes, the first writer)."""
-        if self._writers is None:
+        if not self._loads or (self._writers is None and self._waiting is None):
             return
-        for access, at, keep, owners in self._loads:
+        writers = self._written()
+        for access, ptrs, mask, owners in self._loads:
+            at, keep = ptrs.data, as_array(mask)
             places = np.where(keep, self._at(at), 0)
-            found = np.where(keep, self._writers[places], 0)
+            found = np.where(keep, writers[places], 0)
             bad = (found != 0) & (found != owners)
             if bad.any() and np.any(owners):
                 by = np.broadcast_to(owners, found.shape)[bad]
@@ -145,6 +167,7 @@ class Shadow:
     def forget(self) -> None:
         """The launch is over: loads name their arguments, which would hold their tensors until a collection of garbage."""
         self._loads.clear()
+        self._waiting = None
 
 
 class State:
@@ -182,6 +205,12 @@ class State:
                 self._shadows[start, argument.size] = found
             self._shadow = found
         return self._shadow
+
+
+def _disjoint(places: Any, width: int) -> bool:
+    """Whether no two rows of `width` elements that begin at these places have one in common."""
+    ordered = np.sort(places, axis=None)
+    return ordered.size < 2 or int((ordered[1:] - ordered[:-1]).min()) >= width
 
 
 @functools.cache

@@ -168,7 +168,7 @@ def _of_delta(problem: BoundInputs, terms: ModeTerms) -> tuple[Tensor, ...]:
 
 def _finalise(core: Tensor, size: Tensor, c: Coefficients) -> tuple[Tensor, Tensor]:
     """`b = core + 3u (|y| + core)`, and with the output's rounding `b + u_out (|y| + b) + eta_out`; `size` is |y|."""
-    b = core + (size + core) * (3 * c.u)
+    b = (size + core).mul_(3 * c.u).add_(core)
     return b, rounded(b, size, c.u_grad, c.eta_grad)
 
 

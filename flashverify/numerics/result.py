@@ -127,7 +127,7 @@ class BackwardBounds:
 
 def rounded(before: Tensor, size: Tensor, u: float, eta: float) -> Tensor:
     """The error of an output from that before its rounding: `b + u (|y| + b) + eta`; `size` is |y|, and u is 0 where nothing is rounded."""
-    return before + (size + before) * u + eta if u else before + eta
+    return (size + before).mul_(u).add_(before).add_(eta) if u else before + eta
 
 
 def finish(
@@ -164,7 +164,7 @@ def finish(
     """
     size, kept, inside = y.abs() if size is None else size, None, None
     # What does not come near the end of the range neither overflows nor flips.
-    largest = size + unrounded + self_error
+    largest = (size + unrounded).add_(self_error)
     calm = below(largest, out.overflow)
     if not (nowhere(exact) and nowhere(exempt) and (calm or below(size, torch.inf))):
         inside = (size < torch.inf) & ~(exempt | exact)
@@ -179,7 +179,7 @@ def finish(
         may_overflow = near & inside
         may_flip = (unrounded + self_error - size >= out.overflow) & inside
         must_overflow = (size - bound - self_error > out.max * (1 + out.u)) & kept
-    uninformative = (bound > trivial) | (self_error > _SELF_ERROR_LIMIT * bound)
+    uninformative = (bound > trivial).logical_or_(self_error > _SELF_ERROR_LIMIT * bound)
     return OutputBound(
         bound=bound,
         self_error=self_error,
