@@ -89,10 +89,16 @@ def _of_the_other_alignment(case: Case) -> Iterator[Case]:
     mask = case.mask
     if mask.aligned_at_end or not mask.parts() & {"causal", "window"}:
         return
-    changes: list[dict[str, Any]] = [{"causal": "bottom-right"}, {"window_alignment": "bottom-right"}]
-    for each in changes[: 1 if mask.causal else 2]:
+    if mask.causal:
+        parts = ["causal"]
+    elif mask.window is not None and mask.window[1] is not None:  # a causal mask would be a second right side
+        parts = ["window_alignment"]
+    else:
+        parts = ["causal", "window_alignment"]
+    for part in parts:
         with suppress(UsageError):  # beside another part there is none
-            yield replace(case, mask=replace(mask, **each))
+            aligned: dict[str, Any] = {part: "bottom-right"}
+            yield replace(case, mask=replace(mask, **aligned))
 
 
 def _grown(case: Case, rows: int, keys: int, less: int, number: int) -> Case | None:

@@ -86,8 +86,11 @@ def _exchanges_pairs(alternative: Alternative, scene: Scene) -> bool:
 
 def _standing(claim: Claim, scenes: list[Scene]) -> set[str] | None:
     """The sizes of tiles, in words, under which a claim holds on all scenes, of the first kernel that fails; None where it does not."""
-    scenes = [each for each in scenes if alternatives(claim.semantics, each)]  # others are beyond what it can tell
-    answers = [(each, claim.answer(each)) for each in scenes]
+    offered = [{_size_in(each.detail) for each in alternatives(claim.semantics, scene)} for scene in scenes]
+    every = set().union(*offered)  # a scene of which it offers less, or nothing, is beyond what it can tell
+    answers = [(scene, claim.answer(scene)) for scene, sizes in zip(scenes, offered, strict=True) if sizes]
+    small = {id(scene) for scene, sizes in zip(scenes, offered, strict=True) if sizes < every}
+    answers = [(scene, told) for scene, told in answers if id(scene) not in small or told is not Answer.OTHERWISE]
     if any(told is Answer.RIGHT or (told is Answer.OTHERWISE and not _is_near(claim, each)) for each, told in answers):
         return None
     scenes = [each for each, told in answers if told is not Answer.OTHERWISE]

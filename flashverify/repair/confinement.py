@@ -22,16 +22,29 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def confine() -> None:
-    """From here on this process writes no file, starts no process, opens no connection, and takes a bounded amount of memory.
+    """From here on this process writes no file, starts no process, opens no connection, asks for no GPU, and takes a bounded amount of memory.
 
     What an edit does of that raises: PermissionError, or MemoryError. It cannot be taken back.
     """
+    _without_gpus()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) if sys.platform == "linux" else 0
     if pages:
         limit = pages * resource.getpagesize() + _ROOM
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     sys.addaudithook(_refuse)
+
+
+def _without_gpus() -> None:
+    """Torch starts no GPU here: the drivers of one may hang in the child of a process, or need more memory than it may take."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.cuda._lazy_init = _no_gpu
+
+
+def _no_gpu() -> None:
+    raise PermissionError("a process that tries edits asks for no GPU")
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:

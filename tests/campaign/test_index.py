@@ -51,6 +51,7 @@ def resumed(folder):
 
     journal = Journal(config, Notes(Claims(3, 1.0, open=(1,))), counted())
     tally.company = vars(tally.company)
+    tally.company["errors"] = vars(tally.company["errors"])
     tally.seen = vars(tally.seen)
     batches = journal.batches
     known = (batches._next, batches._ended, batches._open, vars(journal.compiled), vars(journal.lists)["_judged"])

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+import torch
 
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import heard
@@ -130,6 +131,7 @@ def test_what_was_told_before_the_time_was_over_is_known():
         lambda path: subprocess.run(["true"], check=True),
         lambda path: socket.create_connection(("127.0.0.1", 9)),
         lambda path: bytearray(6 << 30),
+        lambda path: torch.cuda.current_device(),
     ],
 )
 def test_an_edit_that_does_more_than_compute_raises_in_the_child(doing, tmp_path):

@@ -207,6 +207,14 @@ def test_a_window_gets_sides_over_several_tiles_and_the_other_alignment():
     assert {each.mask.aligned_at_end for each in cases} == {False, True}
 
 
+def test_a_window_with_a_right_side_gets_no_second_one_of_a_causal_mask():
+    """A name about the window alone says nothing of a causal mask, which may be wrong by the same line."""
+    cases = list(stretched(ANY, parse_case("fv1 seq_q=2 seq_k=2 dim_qk=8 dim_v=8 window=*,0 backward=no")))
+
+    assert {each.mask.causal for each in cases} == {None}
+    assert {each.mask.aligned_at_end for each in cases} == {False, True}
+
+
 def test_few_rows_get_a_window_that_begins_at_an_edge_between_them():
     few = Supports(masks=("causal", "window"), max_seq_q=16)
     cases = list(stretched(few, parse_case("fv1 seq_q=2 seq_k=2 dim_qk=8 dim_v=8 window=0,* backward=no")))
