@@ -34,7 +34,7 @@ def influence(ran: Ran, effect: Callable[[], Effect | None]) -> Iterator[tuple[a
     if not moved:
         return
     probe = Probe(moved)
-    with contextlib.suppress(SyntaxError):
+    with contextlib.suppress(Exception):  # of what no copy can be put in place nothing is known, as in a pool
         copy = probed(ran, probe)
         for each in moved:
             if probe.has(each):

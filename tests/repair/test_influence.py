@@ -109,3 +109,12 @@ def test_insertions_into_what_reaches_the_mistake_are_made_ready_sooner(ran):
     pool._make_ready(first)
 
     assert later.cheapest()[0] < before - 0.5
+
+
+def test_a_function_of_which_no_copy_can_be_made_is_asked_nothing(ran, monkeypatch):
+    def failing(*_):
+        raise ValueError("no copy")
+
+    monkeypatch.setattr("flashverify.repair.influence.probed", failing)
+
+    assert list(influence(ran["second"], effects("both"))) == []

@@ -56,6 +56,11 @@ class Around:
         """Another text in place of the operator between two sides of an expression."""
         return Varied(Edit(*self.ran.source.between(*sides, symbol), text), cost, whole)
 
+    def with_argument(self, call: ast.Call, text: str) -> str:
+        """The text of a call with one more argument at its end."""
+        inside = self.of(call)[:-1].rstrip().rstrip(",")
+        return f"{inside}{'' if inside.endswith('(') else ', '}{text})"
+
     @cached_property
     def in_kernel(self) -> bool:
         """Whether Triton runs it."""

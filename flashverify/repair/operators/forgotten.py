@@ -20,9 +20,7 @@ def arguments(node: ast.AST, around: Around) -> Iterator[Varied]:
     ran = around.ran
     for name, text, names in ran.family.missing(node):
         if names <= ran.known:
-            inside = around.of(node)[:-1].rstrip().rstrip(",")
-            comma = "" if inside.endswith("(") else ", "
-            yield around.replaced(node, f"{inside}{comma}{name}={text})", 1.7)
+            yield around.replaced(node, around.with_argument(node, f"{name}={text}"), 1.7)
 
 
 def lines(node: ast.AST, around: Around) -> Iterator[Varied]:

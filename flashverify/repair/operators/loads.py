@@ -31,7 +31,7 @@ def hidden(node: ast.AST, around: Around) -> Iterator[Varied]:
                 yield around.replaced(other, value, cost)
     elif mask is not None:
         for value, cost in (("0.0", 1.6), (_LOWEST, 2.0)):
-            yield around.replaced(node, f"{around.of(node)[:-1].rstrip().rstrip(',')}, other={value})", cost)
+            yield around.replaced(node, around.with_argument(node, f"other={value}"), cost)
 
 
 def unmasked(node: ast.AST, around: Around) -> Iterator[Varied]:
@@ -42,5 +42,4 @@ def unmasked(node: ast.AST, around: Around) -> Iterator[Varied]:
         return
     other = ", other=0.0" if called(node) == "load" else ""
     for rank, condition in enumerate(around.ran.conditions[:_CONDITIONS]):
-        text = around.of(node)[:-1].rstrip().rstrip(",")
-        yield around.replaced(node, f"{text}, mask={condition}{other})", 2.3 + 0.1 * rank)
+        yield around.replaced(node, around.with_argument(node, f"mask={condition}{other}"), 2.3 + 0.1 * rank)
