@@ -5,6 +5,7 @@ import torch
 
 from flashverify.case.text import parse_case
 from flashverify.checks import Plan, judge_case
+from flashverify.diagnosis.expected import of_bound
 from flashverify.diagnosis.observe import look
 from flashverify.judge.verdict import Status
 from flashverify.subjects import Contract, Supports, subject
@@ -55,3 +56,11 @@ def test_what_is_right_end_to_end_is_so_to_a_diagnosis_where_the_check_has_it(re
 
 def test_what_is_wrong_either_way_is_so_to_a_diagnosis():
     assert set(look(of(None, moved=0.5), CASE).failures) == {"dk"}
+
+
+def test_gradients_that_are_asked_end_to_end_have_the_widest_bound_of_all_readings():
+    scene = look(of(False), CASE)
+    first, widest = (of_bound(*pairs["dq"]).total for pairs in (scene.truth.backward(), scene.truth.widest()))
+
+    assert scene.right["dq"].total.equal(widest)
+    assert bool((widest > first).any())

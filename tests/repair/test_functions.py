@@ -70,6 +70,7 @@ def test_names_have_the_kinds_of_their_values(seen):
     assert kinds["rows"] == kinds["N"] == "int"
     assert kinds["x"] == "pointer"
     assert seen["helper"].kinds["FACTOR"] == "int"
+    assert seen["helper"].kinds["HALF"] == "float"
     assert (seen["helper"].returned, seen["first"].returned) == ("float[16]", "")
     assert seen["launched"].kinds == {
         **dict.fromkeys(("x", "out", "middle"), "float[16]"),
@@ -78,6 +79,7 @@ def test_names_have_the_kinds_of_their_values(seen):
         "N": "int",
         "sizes.rows": "int",
         "sizes.scale": "float",
+        "HALF": "float",
     }
 
 
@@ -219,6 +221,12 @@ def test_fields_of_a_dataclass_are_names_too():
         "call.rows": "int",
         "call.scale": "float",
     }
+
+
+def test_kernels_and_plain_python_are_written_apart(seen):
+    assert seen["first"].family is seen["second"].family
+    assert seen["launched"].family is seen["run"].family
+    assert seen["first"].family is not seen["launched"].family
 
 
 def test_constants_of_formulas_are_the_floats_of_a_module():

@@ -272,6 +272,14 @@ def test_what_another_function_does_may_be_forgotten(wrong, elsewhere, right):
     assert dumped(function(right)) in _meanings(edited_texts(ran))
 
 
+def test_an_argument_that_a_call_has_is_not_missing():
+    ran, other = ran_of(function("x = f(q, head=1)")), ran_of(function("y = f(k, head=2, stop=stop)"))
+    family = Family((each.source, each.node) for each in (ran, other))
+    call = next(each for each in ast.walk(ran.node) if isinstance(each, ast.Call))
+
+    assert [(name, text) for name, text, _ in family.missing(call)] == [("stop", "stop")]
+
+
 def test_what_reads_names_of_another_function_alone_is_not_put_in():
     ran, other = ran_of(function("s = tl.dot(q, k)")), ran_of(function("s = s * unknown"))
     ran.family = Family((each.source, each.node) for each in (ran, other))

@@ -7,6 +7,7 @@ import pytest
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
 from flashverify.repair.bench import Effect
+from flashverify.repair.functions import executed
 from flashverify.repair.suspicion import suspects
 from tests.repair import plain, ran_kernels
 
@@ -54,6 +55,20 @@ def test_kernels_that_make_what_is_wrong_and_little_else_come_first(wrong, likel
     assert costs[likeliest] == pytest.approx(cost, abs=0.01)
     assert costs["launched"] > costs[likeliest] + 0.1
     assert list(costs.values()) == sorted(costs.values())
+
+
+@pytest.mark.usefixtures("_session")
+def test_what_runs_outside_of_kernels_and_returns_no_floats_comes_later(monkeypatch):
+    def returning(run, kernels):
+        found = executed(run, kernels)
+        for each in found:
+            each.returned = "int" if each.name == "run" else each.returned
+        return found
+
+    monkeypatch.setattr("flashverify.repair.suspicion.executed", returning)
+    costs = {ran.name: cost for cost, ran in suspects(of_kernels(["both"]))}
+
+    assert costs["run"] > costs["launched"] + 0.2
 
 
 @pytest.mark.usefixtures("_session")
