@@ -81,6 +81,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
         reading: the sentence with which `sentence` begins if that was read off the kernel and held on fresh cases; empty where a
             semantics has a name for it, or nothing was read.
         repairs: changes of the subject's source with which it is right, each by itself; none where none was found or looked for.
+        unmended: why the search for repairs ended early, in words; empty where it did not.
         beside: of O and the LSE, and of dK and dV, the one that what is named leaves as it is: where it is wrong, that has another cause.
     """
 
@@ -93,6 +94,7 @@ class Diagnosis(msgspec.Struct, frozen=True, omit_defaults=True):
     form: str = ""
     reading: str = ""
     repairs: tuple[Repair, ...] = ()
+    unmended: str = ""
     beside: tuple[str, ...] = ()
 
 

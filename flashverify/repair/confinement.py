@@ -36,11 +36,17 @@ def confine() -> None:
 
 
 def _without_gpus() -> None:
-    """Torch starts no GPU here: the drivers of one may hang in the child of a process, or need more memory than it may take."""
+    """Torch asks for no GPU here: the driver of one refuses to answer in the child of a process that asked it, or needs more memory than it may take."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.cuda._lazy_init = _no_gpu
+        torch.Tensor.is_pinned = _not_pinned
+
+
+def _not_pinned(_tensor: object, _device: object = None) -> bool:
+    """Of a tensor of a CPU torch asks the driver whether it made it."""
+    return False
 
 
 def _no_gpu() -> None:

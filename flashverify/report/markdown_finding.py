@@ -74,6 +74,7 @@ def _body(card: Card) -> Iterator[str]:
         ("It rests on", words(card.evidence)),
         ("Within bounds under", code(card.form) if card.form else ""),
         ("Where", words(card.place)),
+        ("No repair", words(card.unmended)),
         ("Smallest failing case", card.since),
         ("Value", _value(card)),
         ("How sure", words(", ".join(card.sure))),

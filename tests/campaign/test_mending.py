@@ -1,6 +1,7 @@
 """Repairs of a finding are looked for in a child of a worker, beside the diagnosis and once more in time that nothing else needs."""
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 import torch
 
+from flashverify.campaign.card.lines import diagnosis_lines
 from flashverify.campaign.causes.company import Company
 from flashverify.campaign.causes.diagnoses import heard
 from flashverify.campaign.protocol import Mend, Mended, Minimal, Started
@@ -24,6 +26,7 @@ from flashverify.campaign.worker import mend as worker_mend
 from flashverify.campaign.worker.mend import Mender, mend
 from flashverify.campaign.worker.minimise import _mending, _with_repairs
 from flashverify.case.case import Case
+from flashverify.case.memory.guard import guard_outputs
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
 from flashverify.judge.verdict import CaseResult, Key, OutputStats
 from tests.campaign.company_seen import OUT, TOUCHED, book, failing
@@ -58,8 +61,12 @@ def dying(_seconds):
     os._exit(3)
 
 
+def killed(_seconds):
+    signal.raise_signal(signal.SIGKILL)
+
+
 def raising(_seconds):
-    raise RuntimeError("the subject raised")
+    raise RuntimeError("the subject raised\nin a second line")
 
 
 def late(_seconds):
@@ -79,14 +86,25 @@ def test_a_worker_tells_what_its_child_found_within_its_time():
     assert session.told == [Mended(OUT, (REPAIR,))]
 
 
-@pytest.mark.parametrize("answers", [dying, raising, lambda _: (), late])
-def test_a_child_that_dies_raises_finds_nothing_or_is_late_tells_nothing_and_is_gone(answers, monkeypatch):
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        (dying, "the process that looked for one ended with exit code 3"),
+        (killed, "the process that looked for one ended with signal 9"),
+        (raising, "RuntimeError: the subject raised"),
+        (lambda _: (), ""),
+        (late, ""),
+    ],
+)
+def test_a_child_that_dies_or_raises_says_why_and_one_that_finds_nothing_or_is_late_tells_nothing_and_is_gone(
+    answers, told, monkeypatch
+):
     children, fork = [], os.fork
     monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])
     session = Session(answers)
-    mend(session, Mend(finding(), 0.2))
+    mend(session, Mend(finding(), 0.2 if answers is late else 20.0))
 
-    assert session.told == []
+    assert session.told == ([Mended(OUT, (), told)] if told else [])
     with pytest.raises(ChildProcessError):
         os.waitpid(children[0], os.WNOHANG)
 
@@ -150,6 +168,33 @@ def test_an_edit_that_does_more_than_compute_raises_in_the_child(doing, tmp_path
     assert path.read_text() == "kept"
 
 
+def test_the_child_of_a_process_that_asked_for_a_gpu_does_not_ask_whether_memory_of_the_cpu_is_pinned(monkeypatch):
+    def refused(_tensor, _device=None):
+        raise RuntimeError("CUDA error: initialization error")
+
+    monkeypatch.setattr(torch.Tensor, "is_pinned", refused)
+
+    def judging(_seconds):
+        with guard_outputs():
+            assert torch.empty(3).isnan().all()
+        yield REPAIR
+
+    with Mender(Session(judging), "k", CASE, CASE, 20.0) as mender:
+        assert mender.found(20.0) == (REPAIR,)
+        assert mender.failure == ""
+
+
+def test_why_the_search_for_repairs_ended_is_kept_until_one_is_found():
+    mender = Mender(Session(raising), "k", CASE, CASE, 20.0)
+    with mender:
+        said = _with_repairs(mender, LOOK, 10.0)
+
+    assert said == msgspec.structs.replace(LOOK, unmended="RuntimeError: the subject raised")
+    assert "no repair: the search for one ended early: RuntimeError: the subject raised" in diagnosis_lines(said)
+    mended = msgspec.structs.replace(said, repairs=(REPAIR,))
+    assert not [line for line in diagnosis_lines(mended) if line.startswith("no repair")]
+
+
 def test_without_room_for_a_child_the_finding_stands_without_a_repair(monkeypatch, capsys):
     def none():
         raise BlockingIOError("no room")
@@ -161,8 +206,8 @@ def test_without_room_for_a_child_the_finding_stands_without_a_repair(monkeypatc
     with _mending(session, task, "fv1", time.monotonic() + 60.0) as mender:
         assert mender is None
 
-    assert session.told == []
-    assert capsys.readouterr().err.count("no room") == 2
+    assert session.told == [Mended(OUT, (), "BlockingIOError: no room")]
+    assert "no room" in capsys.readouterr().err
 
 
 def test_repairs_are_waited_for_where_little_is_said_alone():

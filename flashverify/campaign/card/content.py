@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.card.map_text import tells
 from flashverify.campaign.card.members import Members, members_of
-from flashverify.campaign.card.repair_words import repair_title
+from flashverify.campaign.card.repair_words import repair_title, unmended_text
 from flashverify.campaign.store.reproduction import replay_line
 from flashverify.case.text import parse_case
 from flashverify.checks.registry import failure_title
@@ -33,7 +33,7 @@ class Card:
         diagnosis: all that is known of the cause, and `evidence`, what that rests on.
         conditions: under which it shows, each as the diagnosis states it.
         form: the numerical form under which the outputs would be within bounds.
-        repairs: changes of the subject's source that make it right.
+        repairs: changes of the subject's source that make it right; `unmended`, why there is none, where that has a reason.
         place: where it shows, in words; `map` as a picture, None where it would show nothing, and `map_case`, in which case that is.
         since: the sizes of the smallest case that fails.
         got, expected, bound: of the worst element, in nine digits; `exact` says which value is expected; `ratio` is error / bound.
@@ -51,6 +51,7 @@ class Card:
     conditions: tuple[str, ...]
     form: str
     repairs: tuple[Repair, ...]
+    unmended: str
     place: str
     map: WrongMap | None
     map_case: str
@@ -83,6 +84,7 @@ def card_of(record: FindingRecord, script: str = "") -> Card:
         conditions=found.conditions if found else (),
         form=found.form if found else "",
         repairs=found.repairs if found else (),
+        unmended=unmended_text(found.unmended) if found and not found.repairs else "",
         place=found.place if found else "",
         map=shown,
         map_case=map_case,

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.card.map_text import LEGEND, map_caption, map_lines, map_place
-from flashverify.campaign.card.repair_words import repair_lines
+from flashverify.campaign.card.repair_words import repair_lines, unmended_text
 from flashverify.judge.wording import plural, visible
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def _diagnosis(found: Diagnosis) -> Iterator[tuple[str, bool]]:
         "evidence: ": found.evidence,
         "would be within bounds under ": found.form,
         "where: ": found.place,
+        "no repair: ": "" if found.repairs else unmended_text(found.unmended),
     }
     yield from ((visible(label + text), True) for label, text in facts.items() if text)
     yield from repair_lines(found.repairs)

@@ -12,7 +12,15 @@ if TYPE_CHECKING:
 
     from flashverify.judge.record import Repair
 
-__all__ = ["diff_lines", "repair_effect", "repair_lines", "repair_note", "repair_place", "repair_title"]
+__all__ = [
+    "diff_lines",
+    "repair_effect",
+    "repair_lines",
+    "repair_note",
+    "repair_place",
+    "repair_title",
+    "unmended_text",
+]
 
 _MOST_TITLE = 100
 """Characters of a title that quotes the changed line."""
@@ -48,6 +56,11 @@ def repair_note(repairs: Sequence[Repair]) -> str:
     """What a repair is not."""
     what = "a change that makes it right" if len(repairs) == 1 else "changes that make it right, each by itself"
     return f"{what}; not necessarily what was meant"
+
+
+def unmended_text(why: str) -> str:
+    """Why none was found, where the search for one ended early; empty where it did not."""
+    return f"the search for one ended early: {why}" if why else ""
 
 
 def diff_lines(repair: Repair) -> tuple[str, ...]:

@@ -224,10 +224,11 @@ class Reconsidered(msgspec.Struct, frozen=True, tag=True):
 
 
 class Mended(msgspec.Struct, frozen=True, tag=True):
-    """Changes of the source with which the subject of a finding is right."""
+    """Changes of the source with which the subject of a finding is right, or why the search for them ended early."""
 
     key: Key
     repairs: tuple[Repair, ...]
+    unmended: str = ""
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):

@@ -233,10 +233,10 @@ class Explainer:
             self._folding.one(event.key, same.key, "the same diagnosis")
 
     def _mended(self, event: Mended) -> None:
-        """Changes of the source make the subject of a finding right."""
+        """Changes of the source make the subject of a finding right, or none could be looked for."""
         if not self._folding.stands(event.key):
             return
-        record = self._ledger.mended(event.key, event.repairs)
+        record = self._ledger.mended(event.key, event.repairs, event.unmended)
         self._tell(FindingReconsidered(record))
         if (same := self._second.same_diagnosis(event.key, record.diagnosis)) is not None:
             self._folding.one(event.key, same.key, "the same repair")

@@ -157,13 +157,16 @@ class Ledger:
     def renamed(self, key: Key, diagnosis: Diagnosis) -> FindingRecord:
         """A finding has a diagnosis that says more than its own."""
         own = self.tally.records[key].diagnosis
-        repairs = diagnosis.repairs or (() if own is None else own.repairs)
-        return self.rewrite(self.tally.replace(key, diagnosis=msgspec.structs.replace(diagnosis, repairs=repairs)))
+        if not diagnosis.repairs and own is not None:
+            diagnosis = msgspec.structs.replace(diagnosis, repairs=own.repairs, unmended=own.unmended)
+        return self.rewrite(self.tally.replace(key, diagnosis=diagnosis))
 
-    def mended(self, key: Key, repairs: tuple[Repair, ...]) -> FindingRecord:
-        """Changes of the source are known with which the subject of a finding is right."""
+    def mended(self, key: Key, repairs: tuple[Repair, ...], unmended: str = "") -> FindingRecord:
+        """Changes of the source are known with which the subject of a finding is right, or why the search for them ended early."""
         own = self.tally.records[key].diagnosis or Diagnosis()
-        return self.rewrite(self.tally.replace(key, diagnosis=msgspec.structs.replace(own, repairs=repairs)))
+        return self.rewrite(
+            self.tally.replace(key, diagnosis=msgspec.structs.replace(own, repairs=repairs, unmended=unmended))
+        )
 
     def rewrite(self, record: FindingRecord) -> FindingRecord:
         """Stores a finding as it is now."""

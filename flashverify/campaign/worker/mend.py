@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,10 @@ _SEARCHING = 0.9
 _SIGN = 1.0
 """Seconds after which a worker that waits says that it is alive."""
 _CHUNK = 1 << 16
+_WORDS = 300
+"""Characters of an error that are told."""
+_FAILED = b"!"
+"""Begins the line that says why the child ended early; those of repairs are JSON."""
 
 
 class Mender:
@@ -40,6 +43,9 @@ class Mender:
         case: where it fails.
         first: another case that fails likewise.
         seconds: after which the child is ended.
+
+    Attributes:
+        failure: why the child ended early, in words; empty where it did not, and before `found`.
 
     Raises:
         OSError: there is no room for another process.
@@ -61,11 +67,11 @@ class Mender:
                 for found in session.toolkit.repairs(subject, case, first=first, seconds=_SEARCHING * seconds):
                     os.write(answer, msgspec.json.encode(found) + b"\n")
             except Exception as error:  # the finding stands without a repair
-                print(f"repair failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                os.write(answer, _FAILED + _first_line(error).encode() + b"\n")
             finally:
                 os._exit(0)
         os.close(answer)
-        self._told = b""
+        self._told, self.failure = b"", ""
 
     def __enter__(self) -> Mender:
         return self
@@ -81,6 +87,7 @@ class Mender:
             if select.select([self._answer], [], [], min(left, _SIGN))[0]:
                 part = os.read(self._answer, _CHUNK)
                 if not part:
+                    self._over()
                     break
                 self._told += part
             elif left <= 0:
@@ -89,7 +96,19 @@ class Mender:
                 self._emit(Started())  # a worker that waits is alive
         self.close()
         told = self._told.split(b"\n")[:-1]  # what follows the last line was not told whole
-        return tuple(msgspec.json.decode(line, type=Repair) for line in told)
+        failures = [line for line in told if line.startswith(_FAILED)]
+        if failures:
+            self.failure = failures[0].removeprefix(_FAILED).decode(errors="replace")
+        return tuple(msgspec.json.decode(line, type=Repair) for line in told if line not in failures)
+
+    def _over(self) -> None:
+        """The child ended by itself."""
+        _, status = os.waitpid(self._child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code:
+            self.failure = f"the process that looked for one ended with {_ending(code)}"
+        os.close(self._answer)
+        self._child = 0
 
     def close(self) -> None:
         """End the child; nothing where it is ended."""
@@ -102,15 +121,22 @@ class Mender:
 
 
 def mend(session: Session, task: Mend) -> None:
-    """Emit `Mended` where repairs are found in time."""
+    """Emit `Mended` where repairs are found in time, or the search for them ends early."""
     session.emit(Started())
     finding = task.cause
     case, first = parse_case(finding.case), parse_case(finding.first)
     try:
         with Mender(session, finding.subject_spec, case, first, task.limit) as mender:
-            found = mender.found(task.limit)
+            found, failure = mender.found(task.limit), mender.failure
     except OSError as error:
-        print(f"repair failed: {type(error).__name__}: {error}", file=sys.stderr)
-        return
-    if found:
-        session.emit(Mended(finding.key, found))
+        found, failure = (), _first_line(error)
+    if found or failure:
+        session.emit(Mended(finding.key, found, failure))
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".splitlines()[:1])[:_WORDS]
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"signal {-code}"

@@ -130,7 +130,9 @@ def _mending(session: Session, task: Minimise, text: str, end: float) -> Abstrac
 def _with_repairs(mender: Mender, diagnosis: Diagnosis | None, seconds: float) -> Diagnosis | None:
     """The diagnosis with the repairs that are known; they are waited for where little else is said."""
     found = mender.found(seconds if says_little(diagnosis) else 0.0)
-    return msgspec.structs.replace(diagnosis or Diagnosis(), repairs=found) if found else diagnosis
+    if not found and not mender.failure:
+        return diagnosis
+    return msgspec.structs.replace(diagnosis or Diagnosis(), repairs=found, unmended=mender.failure)
 
 
 def _told(session: Session, task: Minimise, text: str, verdict: Verdict, end: float, fresh: Fresh) -> Diagnosis | None:
