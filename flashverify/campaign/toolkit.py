@@ -98,6 +98,9 @@ class Toolkit(Protocol):
     def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> Iterator[Repair]:
         """Changes of one place of the subject's source that make it right on `case`, on which it fails, and on others, each as it is found, within `seconds`."""
 
+    def with_repair(self, subject: Any, case: Case, repair: Repair) -> AbstractContextManager[bool]:
+        """The subject runs with a repair, whose function runs on `case`, until the end of the block; what it gives is False where it cannot."""
+
     def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
         """Whether a gradient is wrong, and right given the subject's own delta, which is wrong too."""
 
@@ -224,6 +227,11 @@ class _Bundled(CompilesAhead):
         from flashverify.repair import repairs
 
         return repairs(subject, case, first=first, seconds=seconds)
+
+    def with_repair(self, subject: Any, case: Case, repair: Repair) -> AbstractContextManager[bool]:
+        from flashverify.repair import with_repair
+
+        return with_repair(subject, case, repair)
 
     def follows_from_delta(self, subject: Any, case: Case, output: str) -> bool:
         from flashverify.diagnosis.dataflow import follows_from_delta

@@ -8,11 +8,13 @@ bench.py       what it does on the failing case  judges.py      what it does on 
 described.py   what is said of it                own.py         which files are looked at
 tracing.py     what a trace sees                 kinds.py       which names may stand for which
 family.py      how others write the same         confinement.py what an edit may not do
-search.py      all of it
+influence.py   what a statement reaches          search.py      all of it
+placing.py     a stored repair in a text         again.py       and in place once more
 """
 
 from __future__ import annotations
 
+from flashverify.repair.again import with_repair
 from flashverify.repair.search import repairs
 
-__all__ = ["repairs"]
+__all__ = ["repairs", "with_repair"]

@@ -13,7 +13,7 @@ from flashverify.judge.record import Repair
 if TYPE_CHECKING:
     from flashverify.repair.candidates import Candidate
 
-__all__ = ["described"]
+__all__ = ["described", "shown"]
 
 
 def described(candidate: Candidate, cases: int, failing: int) -> Repair:
@@ -33,7 +33,7 @@ def described(candidate: Candidate, cases: int, failing: int) -> Repair:
     after = text[start : edit.start] + new + text[edit.end : end]
     lines = [line for line in after.split("\n") if line.partition("#")[0].strip() not in ("", "pass")]
     return Repair(
-        file=_shown(candidate.ran.file),
+        file=shown(candidate.ran.file),
         line=text.count("\n", 0, start) + 1,
         function=candidate.ran.name,
         before=textwrap.dedent(before),
@@ -43,7 +43,7 @@ def described(candidate: Candidate, cases: int, failing: int) -> Repair:
     )
 
 
-def _shown(file: Path) -> str:
+def shown(file: Path) -> str:
     """A path from the working directory on where the file lies in it, else its last two parts."""
     path, here = file.resolve(), Path(os.getcwd()).resolve()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(Path(*path.parts[-2:]))

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from flashverify.campaign.causes.company import Company
+from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.causes.symptoms import unsteady
+from flashverify.campaign.protocol import Shown
 from flashverify.case.text import parse_case
 from flashverify.judge.record import Confirmation, Diagnosis, Folded
 from flashverify.judge.verdict import CaseResult, Key, OutputStats
@@ -141,7 +143,7 @@ def test_two_explained_findings_are_one_in_two_dtypes_or_where_one_is_never_seen
     company = Company()
     in_bf16 = msgspec.structs.replace(OUT, dtype="bf16")
     causes, _ = book(company, OUT, TOUCHED, DK, in_bf16)
-    assert not causes.same(TOUCHED, OUT), "it was not explained"
+    assert causes.lead(TOUCHED, OUT) is None, "it was not explained"
     for key in (TOUCHED, DK, in_bf16):
         causes.explained(key)
     seen(company, "fv1", OUT, TOUCHED, times=3)
@@ -149,9 +151,23 @@ def test_two_explained_findings_are_one_in_two_dtypes_or_where_one_is_never_seen
     seen(company, "fv1", DK)
     seen(company, "fv1", times=20)
 
-    assert causes.same(in_bf16, OUT)
-    assert causes.same(TOUCHED, OUT)
-    assert not causes.same(DK, OUT)
+    assert causes.lead(in_bf16, OUT) == OUT
+    assert causes.lead(TOUCHED, OUT) == OUT
+    assert causes.lead(DK, OUT) is None
+
+
+def test_of_two_findings_the_one_that_is_seen_alone_leads_whichever_case_shows_the_other():
+    company = Company()
+    causes, _ = book(company, OUT, DK)
+    causes.explained(DK)
+    seen(company, "fv1", OUT, DK, times=3)
+    seen(company, "fv1", OUT, times=9)
+    seen(company, "fv1", times=20)
+
+    assert (causes.lead(OUT, DK), causes.lead(DK, OUT)) == (OUT, OUT)
+    shown = ShownBeside(causes, {})
+    shown.add(Shown(DK, (OUT,), "its minimal case shows it too"))
+    assert list(shown.same()) == [(DK, OUT, "its minimal case shows that too, and it was never seen alone")]
 
 
 def test_what_fails_in_no_fresh_process_leads_what_nobody_tried_there():

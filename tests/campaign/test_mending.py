@@ -22,7 +22,7 @@ from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.mending import Mending
 from flashverify.campaign.supervisor.schedule import CampaignConfig
-from flashverify.campaign.worker import mend as worker_mend
+from flashverify.campaign.worker import confined
 from flashverify.campaign.worker.mend import Mender, mend
 from flashverify.campaign.worker.minimise import _mending, _with_repairs
 from flashverify.case.case import Case
@@ -110,7 +110,7 @@ def test_a_child_that_dies_or_raises_says_why_and_one_that_finds_nothing_or_is_l
 
 
 def test_a_worker_that_waits_for_its_child_says_that_it_is_alive(monkeypatch):
-    monkeypatch.setattr(worker_mend, "_SIGN", 0.05)
+    monkeypatch.setattr(confined, "_SIGN", 0.05)
     session = Session(late)
     with Mender(session, "k", CASE, CASE, 20.0) as mender:
         assert mender.found(0.5) == ()

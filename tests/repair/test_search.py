@@ -1,11 +1,8 @@
 """The repair of a small subject with one planted mistake is the line as it was."""
 
 import contextlib
-import importlib.util
-import itertools
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +13,11 @@ from flashverify.interpreter.hooks import interpreting
 from flashverify.repair import repairs
 from flashverify.repair.judges import Judges
 from tests.fast_tier import fast_one_in
+from tests.repair.loading import loading
 
-HERE = Path(__file__).parent
 TILES = parse_case("fv1 seq_q=18 seq_k=40 dim_qk=16 dim_v=16 dtype=fp32 backward=no")
 CAUSAL = parse_case("fv1 seq_q=18 seq_k=21 dim_qk=16 dim_v=16 dtype=fp32 causal=top-left backward=no")
 GRADIENTS = parse_case("fv1 seq_q=6 seq_k=7 dim_qk=8 dim_v=8 dtype=fp32 causal=top-left")
-_NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,28 +28,7 @@ def _session():
         yield
 
 
-@pytest.fixture
-def loaded(tmp_path):
-    """The subject of a file in which lines are replaced."""
-    modules = []
-
-    def of(file, *changes):
-        text = (HERE / file).read_text(encoding="utf-8")
-        for right, wrong in changes:
-            assert text.count(right) == 1
-            text = text.replace(right, wrong)
-        name = f"repaired_{next(_NUMBERS)}"
-        path = tmp_path / f"{name}.py"
-        path.write_text(text, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        modules.append(name)
-        spec.loader.exec_module(module)
-        return module.small
-
-    yield of
-    for name in modules:
-        del sys.modules[name]
+loaded = pytest.fixture(loading)
 
 
 def first_repair(subject, case):

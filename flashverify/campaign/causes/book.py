@@ -143,15 +143,16 @@ class CauseBook(HiddenCauses):
         """Pairs of a cause and a bucket that was put to it and for which it does not account."""
         return {(cause, key) for cause, key, _ in self._denied}
 
-    def same(self, shown: Key, cause: Key) -> bool:
-        """Whether two explained findings are one: the minimal case of `cause` shows the other.
+    def lead(self, shown: Key, cause: Key) -> Key | None:
+        """Of two explained findings that are one, the one that the other one goes to, which has no name; the minimal case of `cause` shows the other.
 
         They fail in the same way in two dtypes, or one is never seen without the other.
         """
         if not (shown in self._known and cause in self._known) or shown.cause or shown == cause:
-            return False
-        found = self._records[shown]
-        return not named(found) and not self.apart(shown, cause) and self._companions.same(found, self._records[cause])
+            return None
+        two = self._records[shown], self._records[cause]
+        lead = None if self.apart(shown, cause) else self._companions.lead(*two)
+        return None if lead is None or any(named(each) for each in two if each is not lead) else lead.key
 
     def _company_of(self, found: Key, cause: Key, over: bool) -> str:
         record, lead, sighting = self._records[found], self._records[cause], self.sighting(found)

@@ -162,14 +162,20 @@ class Companions:
         together, _ = self._company.met(found.key, made)
         return f"seen on {plural(together, 'case')}, never without a store outside its elements" if together else ""
 
-    def same(self, a: FindingRecord, b: FindingRecord) -> bool:
-        """Whether two explained findings, of which the minimal case of one shows the other, fail alike in two dtypes or only together."""
+    def lead(self, a: FindingRecord, b: FindingRecord) -> FindingRecord | None:
+        """Of two explained findings, of which the minimal case of `b` shows `a`, the one that the other one goes to; None where they are two.
+
+        They fail alike in two dtypes, or one of them never without the other: that one goes.
+        """
         if a.key.subject != b.key.subject:
-            return False
+            return None
         if symptom(a.key) == symptom(b.key):
-            return True
-        met = (self._met(a.key, b, explained=True), self._met(b.key, a, explained=True))
-        return any(together and chance <= _RARELY for together, chance in met)
+            return b
+        for found, lead in ((a, b), (b, a)):
+            together, chance = self._met(found.key, lead, explained=True)
+            if together and chance <= _RARELY:
+                return lead
+        return None
 
     def why(
         self,

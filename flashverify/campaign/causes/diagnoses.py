@@ -15,7 +15,7 @@ from flashverify.outputs import BACKWARD, FORWARD, KERNELS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flashverify.judge.record import Diagnosis, FindingRecord
+    from flashverify.judge.record import Diagnosis, FindingRecord, Repair
     from flashverify.judge.verdict import Key
 
 __all__ = [
@@ -78,13 +78,15 @@ def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> 
     return next(alike, None)
 
 
-def _one_repair(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether the change of the source that was found first for either is one and the same.
+def changes_values(repair: Repair) -> bool:
+    """Whether a repair does more than to switch a branch, which makes every mistake right that lies in it."""
+    return not repair.before.startswith(_BRANCHES)
 
-    A branch that is switched off is none: it makes every mistake right that lies in it.
-    """
+
+def _one_repair(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether the change of the source that was found first for either is one and the same."""
     first = [each.repairs[0] for each in (a, b) if each.repairs]
-    if len(first) < 2 or first[0].before.startswith(_BRANCHES):
+    if len(first) < 2 or not changes_values(first[0]):
         return False
     return msgspec.structs.replace(first[0], cases=0, failing=0) == msgspec.structs.replace(
         first[1], cases=0, failing=0

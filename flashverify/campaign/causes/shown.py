@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ShownBeside"]
 
+_NEVER_ALONE = "its minimal case shows that too, and it was never seen alone"
+
 
 class ShownBeside:
     """By bucket the cause whose minimal case shows it.
@@ -81,10 +83,11 @@ class ShownBeside:
         self._book.parked = frozenset(parked)
 
     def same(self) -> Iterator[tuple[Key, Key, str]]:
-        """Explained findings, each with another one whose minimal case shows it and that is the same cause, and that in words."""
+        """Explained findings, each with another one that is the same cause, and that in words: the minimal case of one of them shows the other."""
         for bucket, shown in (self._unsure | self._shown).items():
-            if self._book.same(bucket, self._owner(shown.cause)):
-                yield bucket, self._owner(shown.cause), shown.why
+            owner = self._owner(shown.cause)
+            if (lead := self._book.lead(bucket, owner)) is not None:
+                yield (owner, bucket, _NEVER_ALONE) if lead == bucket else (bucket, owner, shown.why)
 
     def _speaks(self, bucket: Key, shown: Shown) -> bool:
         """Whether a bucket waits, and is not known by a case on which it is wrong in its own right where it only followed there."""

@@ -18,10 +18,12 @@ __all__ = [
     "Judged",
     "Mended",
     "Minimal",
+    "OfFinding",
     "Prepared",
     "PutOff",
     "Ready",
     "Reconsidered",
+    "Retried",
     "Separated",
     "Shown",
     "Spent",
@@ -231,6 +233,13 @@ class Mended(msgspec.Struct, frozen=True, tag=True):
     unmended: str = ""
 
 
+class Retried(msgspec.Struct, frozen=True, tag=True):
+    """Findings whose cases are right with the repair of another one, `cause`."""
+
+    cause: Key
+    found: tuple[Key, ...]
+
+
 class TaskDone(msgspec.Struct, frozen=True, tag=True):
     """The task ended."""
 
@@ -258,9 +267,13 @@ Event = (
     | Shown
     | Reconsidered
     | Mended
+    | Retried
     | TaskDone
     | WorkerFailed
 )
+
+OfFinding = Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered | Mended | Retried
+"""What is said of a finding."""
 
 _EVENT = msgspec.json.Decoder(Event)
 

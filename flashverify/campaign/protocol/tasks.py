@@ -22,6 +22,7 @@ __all__ = [
     "Profile",
     "Reconsider",
     "Reply",
+    "Retry",
     "Separate",
     "Task",
     "WorkerConfig",
@@ -221,6 +222,14 @@ class Mend(msgspec.Struct, frozen=True, tag=True):
     limit: float
 
 
+class Retry(msgspec.Struct, frozen=True, tag=True):
+    """Judge the cases of `found`, other findings, with the first repair of `cause` in place, for `limit` seconds."""
+
+    cause: FindingRecord
+    found: tuple[FindingRecord, ...]
+    limit: float
+
+
 class Judge(msgspec.Struct, frozen=True, tag=True):
     """Judge one case by `plan`, the text of a `PlanName`.
 
@@ -249,7 +258,19 @@ class Prepare(msgspec.Struct, frozen=True, tag=True):
 
 
 Task = (
-    Batch | Chunk | CaseList | Minimise | Attribute | Compare | Separate | Profile | Reconsider | Mend | Judge | Prepare
+    Batch
+    | Chunk
+    | CaseList
+    | Minimise
+    | Attribute
+    | Compare
+    | Separate
+    | Profile
+    | Reconsider
+    | Mend
+    | Retry
+    | Judge
+    | Prepare
 )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from flashverify.repair.placing import lines_instead
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,34 +57,13 @@ def placed(repair: Repair, root: Path) -> Placed | None:
     except (OSError, ValueError):
         return None
     lines = tuple(text.split("\n"))
-    before, start = repair.before.split("\n"), repair.line - 1
-    there = lines[start : start + len(before)]
-    margin = there[0][: len(there[0]) - len(there[0].lstrip())] if there else ""
-    if list(there) != _indented(before, margin):
-        return None
-    after = repair.after.split("\n") if repair.after else []
-    for instead in (after,) if after else ([], ["pass"]):  # a block needs a statement
-        found = Placed(repair.file, lines, repair.line, len(before), tuple(_indented(instead, margin)))
-        if _is_python("\n".join(found.changed)):
-            return found
-    return None
+    instead = lines_instead(repair, lines)
+    return None if instead is None else Placed(repair.file, lines, repair.line, repair.before.count("\n") + 1, instead)
 
 
 def _with_ends(lines: tuple[str, ...]) -> list[str]:
     """The last one of `lines` is what follows the last line end."""
     return [f"{line}\n" for line in lines[:-1]] + [lines[-1]] * bool(lines[-1])
-
-
-def _indented(lines: list[str], margin: str) -> list[str]:
-    return [margin + line if line else line for line in lines]
-
-
-def _is_python(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def patch_text(found: Placed) -> str:

@@ -9,23 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.protocol import (
-    Attributed,
     Batch,
     CaseJudged,
     CaseList,
     CasesListed,
     Chunk,
-    Compared,
     Event,
-    Improved,
-    Mended,
-    Minimal,
+    OfFinding,
     PutOff,
     Ready,
-    Reconsidered,
     Reply,
-    Separated,
-    Shown,
     TaskDone,
     WorkerFailed,
 )
@@ -186,7 +179,7 @@ class Engine:
         elif isinstance(event, CasesListed):
             assert isinstance(slot.task, CaseList)
             self._schedule.listed(slot.task.subject, event.cases, corpus=slot.task.corpus)
-        elif isinstance(event, Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered | Mended):
+        elif isinstance(event, OfFinding):
             self._explainer.told(slot.number, event)
         elif isinstance(event, TaskDone):
             if isinstance(slot.task, Batch):

@@ -19,9 +19,12 @@ from flashverify.campaign.protocol import (
     Mended,
     Minimal,
     Minimise,
+    OfFinding,
     Profile,
     Reconsider,
     Reconsidered,
+    Retried,
+    Retry,
     Separate,
     Separated,
     Shown,
@@ -31,6 +34,7 @@ from flashverify.campaign.supervisor.experiments import Experiments
 from flashverify.campaign.supervisor.folding import Folding
 from flashverify.campaign.supervisor.mending import Mending
 from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
+from flashverify.campaign.supervisor.retrying import Retrying
 from flashverify.campaign.supervisor.second_causes import SecondCauses
 from flashverify.campaign.supervisor.second_looks import SecondLooks
 from flashverify.campaign.supervisor.turns import Turns
@@ -85,6 +89,7 @@ class Explainer:
         self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
         self._looks = SecondLooks(self._book, time)
         self._mending = Mending(self._book, time, device=config.device)
+        self._retrying = Retrying(tally.records, self._folding)
         self._experiments = Experiments(self._book, ledger, self._folding)
         self._said: dict[type, Callable[[Any], None]] = {
             Minimal: self._minimal,
@@ -93,6 +98,7 @@ class Explainer:
             Shown: self._shown.add,
             Reconsidered: self._reconsidered,
             Mended: self._mended,
+            Retried: self._retrying.ended,
         }
 
     def waits(self, searching: bool) -> bool:
@@ -111,6 +117,8 @@ class Explainer:
         for key in self._folding.unprofiled:
             if any(record.key.subject == key.subject for record in waiting):
                 return Profile(self._ledger.tally.records[key], folding)
+        if (retry := self._retrying.next(free, folding)) is not None:
+            return retry
         if (asked := self._experiments.of_names(free, folding)) is not None:
             return asked
         for subject, trials in product(free, (False, True)):
@@ -162,6 +170,8 @@ class Explainer:
             self._looks.began(task.cause.key)
         elif isinstance(task, Mend):
             self._mending.began(task.cause.key)
+        elif isinstance(task, Retry):
+            self._retrying.began(task)
         elif isinstance(task, Separate):
             self._experiments.began(task)
 
@@ -195,9 +205,7 @@ class Explainer:
         elif task is not None and left and blamed:
             self._book.answer(task.cause.key, left[0], "", told=False)
 
-    def told(
-        self, worker: int, event: Improved | Minimal | Attributed | Compared | Separated | Shown | Reconsidered | Mended
-    ) -> None:
+    def told(self, worker: int, event: OfFinding) -> None:
         """What a worker says of its task: a smaller case of a finding, its minimal one, whose work a failure is, what else a case shows."""
         if isinstance(event, Attributed):
             self._attributed(worker, event)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.diagnoses import names
 from flashverify.campaign.causes.sighting import may_follow
 from flashverify.campaign.causes.symptoms import symptom
-from flashverify.campaign.protocol import Attribute, Compare, Mend, Minimise, Profile, Reconsider, Separate
+from flashverify.campaign.protocol import Attribute, Compare, Mend, Minimise, Profile, Reconsider, Retry, Separate
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.book import CauseBook
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explains", "finding_of", "minimisation"]
 
-Explains = Minimise | Attribute | Compare | Separate | Profile | Reconsider | Mend
+Explains = Minimise | Attribute | Compare | Separate | Profile | Reconsider | Mend | Retry
 """A task about a finding."""
 
 _SHRINKING = 0.4

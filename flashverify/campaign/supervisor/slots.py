@@ -14,6 +14,7 @@ from flashverify.campaign.protocol import (
     Minimise,
     Profile,
     Reconsider,
+    Retry,
     Separate,
     Task,
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPLAINING", "Loss", "Slot", "starving", "work_of"]
 
-EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile, Reconsider, Mend)
+EXPLAINING = (Minimise, Attribute, Compare, Separate, Profile, Reconsider, Mend, Retry)
 """Tasks that are about findings, not about cases of the campaign."""
 _LOOKS = 1.0
 """Seconds between two looks at how long a process waited for a processor; a look costs as much as a result."""

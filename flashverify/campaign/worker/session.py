@@ -31,6 +31,7 @@ from flashverify.campaign.protocol import (
     Profile,
     Reconsider,
     Reply,
+    Retry,
     Separate,
     Spent,
     Started,
@@ -219,6 +220,10 @@ class Session:
             from flashverify.campaign.worker.mend import mend
 
             mend(self, task)
+        elif isinstance(task, Retry):
+            from flashverify.campaign.worker.retry import retry
+
+            retry(self, task)
         elif isinstance(task, Prepare):
             from flashverify.campaign.worker.ahead import prepare
 

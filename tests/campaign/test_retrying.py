@@ -1,0 +1,118 @@
+"""Findings that the repair of another one makes right have its cause; each pair is asked once."""
+
+import contextlib
+
+import msgspec
+import pytest
+
+from flashverify.campaign.protocol import Mended, Minimal, Retried, Retry
+from flashverify.campaign.supervisor.budget import Budget, Explaining
+from flashverify.campaign.supervisor.explainer import Explainer
+from flashverify.campaign.supervisor.ledger import Ledger
+from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.campaign.worker.retry import retry
+from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
+from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
+from tests.campaign.company_seen import DK, OUT, TOUCHED, failing
+
+LOOK = Diagnosis(sentence="No known wrong semantics explains it.")
+REPAIR = Repair("kernel.py", 7, "attend", "total *= 2", "", 20, 12)
+BRANCH = msgspec.structs.replace(REPAIR, before="if CAUSAL:", after="if not CAUSAL:")
+HANG = Key("k", "hang", "hang", "", "fp16")
+
+
+@pytest.fixture
+def known(tmp_path):
+    """A campaign with two findings that were minimised and one that waits."""
+    config = CampaignConfig(kind="fuzz", subjects=("k",), out=tmp_path / "run", device="cpu", workers=2)
+    ledger, told = Ledger(config), []
+    explainer = Explainer(config, ledger, Explaining(Budget(None, 10.0), 2, share=0.9, least=None), told.append, float)
+    for key in (OUT, DK, TOUCHED, HANG):
+        stats = (OutputStats(key.output, "end-to-end", 4),)
+        ledger.keep(CaseResult(f"fv1 seq_q={len(key.check)}", "k", "cpu", (failing(key),), stats), "k", 0.0)
+    for key in (OUT, DK):
+        explainer.told(0, Minimal(key, "fv1", failing(key), Confirmation(3, 3), LOOK))
+    yield explainer, ledger
+    ledger.store.close()
+
+
+def asked(explainer):
+    """The pairs that are handed out to one worker after the other."""
+    pairs = []
+    for _ in range(9):
+        task = explainer.next(True)
+        explainer.began(0, task)
+        if isinstance(task, Retry):
+            pairs += [(task.cause.key, each.key) for each in task.found]
+        explainer.ended(0)
+    return pairs
+
+
+def test_every_finding_is_asked_once_for_each_repair_and_what_it_makes_right_is_folded(known):
+    explainer, ledger = known
+    assert asked(explainer) == []
+    explainer.told(0, Mended(OUT, (REPAIR,)))
+
+    assert sorted(asked(explainer)) == sorted([(OUT, DK), (OUT, TOUCHED)])
+    explainer.told(0, Retried(OUT, (TOUCHED,)))
+    assert set(ledger.tally.records) == {OUT, DK, HANG}
+    folded = ledger.tally.records[OUT].folded
+    assert [(each.key, each.why) for each in folded] == [(TOUCHED, "its repair makes this right too")]
+
+
+def test_a_branch_that_is_switched_tells_nothing(known):
+    explainer, _ = known
+    explainer.told(0, Mended(OUT, (BRANCH,)))
+
+    assert asked(explainer) == []
+
+
+class Session:
+    """A worker's session whose cases fail as `before` says, and as `after` says with the repair in place."""
+
+    def __init__(self, before, after, there=True):
+        self.toolkit, self.events = self, []
+        self._now, self._after, self._there = before, after, there
+
+    def subject(self, spec):
+        return spec
+
+    def emit(self, event):
+        self.events.append(event)
+
+    def judge(self, subject, case, plan):
+        check = plan.removeprefix("only:")
+        assert check in (DK.check, TOUCHED.check)
+        verdicts = self._now.get(check, (Verdict(check=check, status=Status.PASS),))
+        return CaseResult(str(case), "k", "cpu", verdicts)
+
+    @contextlib.contextmanager
+    def with_repair(self, subject, case, repair):
+        assert repair == REPAIR
+        if self._there:
+            self._now = self._after
+        yield self._there
+
+
+FAILS = {key.check: (failing(key),) for key in (DK, TOUCHED)}
+
+
+@pytest.mark.parametrize(
+    ("session", "right"),
+    [
+        (Session(FAILS, {}), (DK, TOUCHED)),
+        (Session(FAILS, {DK.check: FAILS[DK.check]}), (TOUCHED,)),
+        (Session(FAILS, {DK.check: (failing(OUT),)}), (TOUCHED,)),
+        (Session(FAILS, {DK.check: ()}), (TOUCHED,)),
+        (Session(FAILS, {DK.check: (Verdict(check=DK.check, status=Status.ERROR),)}), (TOUCHED,)),
+        (Session({TOUCHED.check: FAILS[TOUCHED.check]}, {}), (TOUCHED,)),
+        (Session(FAILS, {}, there=False), ()),
+    ],
+)
+def test_a_finding_is_made_right_where_it_fails_as_before_and_passes_with_the_repair(session, right):
+    records = [FindingRecord(key, "fv1", "fv1", failing(key), "cpu", "k") for key in (OUT, DK, TOUCHED)]
+    cause = msgspec.structs.replace(records[0], diagnosis=msgspec.structs.replace(LOOK, repairs=(REPAIR,)))
+
+    retry(session, Retry(cause, tuple(records[1:]), 20.0))
+
+    assert [each for each in session.events if isinstance(each, Retried)] == [Retried(OUT, right)]
