@@ -16,3 +16,10 @@ def test_a_worker_of_a_gpu_keeps_the_memory_that_it_frees_and_one_that_interpret
 def test_what_the_user_says_of_memory_stays(monkeypatch):
     monkeypatch.setenv(KEPT[1], "4096")
     assert worker_environment("cuda")[KEPT[1]] == worker_environment("cpu")[KEPT[1]] == "4096"
+
+
+def test_a_worker_that_interprets_sees_no_gpu_whatever_this_process_sees(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+
+    assert worker_environment("cpu")["CUDA_VISIBLE_DEVICES"] == ""
+    assert worker_environment("cuda")["CUDA_VISIBLE_DEVICES"] == "1,2"

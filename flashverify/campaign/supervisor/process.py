@@ -59,13 +59,18 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
 
 def worker_environment(device: str) -> dict[str, str]:
-    """The child's environment: one thread per worker, and a context of its own where nobody gives it another."""
+    """The child's environment: one thread per worker, and a context of its own where nobody gives it another.
+
+    One that interprets sees no GPU: it judges as on a machine without one, and torch starts no threads for GPUs, beside which no child of it
+    could differentiate.
+    """
     kept = {} if device == "cpu" else {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
     own = {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     }
-    return own_context(child_environment(interpret=device == "cpu")) | kept | own
+    hidden = {VISIBLE: ""} if device == "cpu" else {}
+    return own_context(child_environment(interpret=device == "cpu")) | kept | own | hidden
 
 
 class WorkerProcess:
