@@ -8,8 +8,8 @@ DEFECTS: tuple[Mutant, ...] = (
     Mutant(
         name="s17_tiles_of_packed_keys_counted_by_rows",
         file="launch.py",
-        before="                programs_of(call, call.kv_heads, call.sk, call.keys, call.configs[\"dkdv\"].block_n),\n",
-        after="                programs_of(call, call.kv_heads, call.sk, call.rows, call.configs[\"dkdv\"].block_n),\n",
+        before='                programs_of(call, call.kv_heads, call.sk, call.keys, call.configs["dkdv"].block_n),\n',
+        after='                programs_of(call, call.kv_heads, call.sk, call.rows, call.configs["dkdv"].block_n),\n',
         outputs=("dk", "dv"),
         modelled_on="triton-lang/triton#2020: a grid that is counted from another axis: the kernel of dK and dV of packed sequences has programs for as many tiles as the queries of the batch fill: where the packed keys fill more tiles than the packed queries, the tiles of the last sequences and heads are never computed, and their dK and dV hold what was in memory; fewer keys than queries, as many of both, batches, the forward and dQ are right",
         needs=("backward", "packed"),
