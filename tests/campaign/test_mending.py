@@ -23,8 +23,9 @@ from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.mending import Mending
 from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.campaign.worker import confined
+from flashverify.campaign.worker.aside import Aside
 from flashverify.campaign.worker.mend import Mender, mend
-from flashverify.campaign.worker.minimise import _mending, _with_repairs
+from flashverify.campaign.worker.minimise import _mender, _with_repairs
 from flashverify.case.case import Case
 from flashverify.case.memory.guard import guard_outputs
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
@@ -185,9 +186,10 @@ def test_the_child_of_a_process_that_asked_for_a_gpu_does_not_ask_whether_memory
 
 
 def test_why_the_search_for_repairs_ended_is_kept_until_one_is_found():
-    mender = Mender(Session(raising), "k", CASE, CASE, 20.0)
-    with mender:
-        said = _with_repairs(mender, LOOK, 10.0)
+    with Mender(Session(raising), "k", CASE, CASE, 20.0) as mender:
+        while not mender.look(1.0):
+            pass
+        said = _with_repairs(mender, LOOK)
 
     assert said == msgspec.structs.replace(LOOK, unmended="RuntimeError: the subject raised")
     assert "no repair: the search for one ended early: RuntimeError: the subject raised" in diagnosis_lines(said)
@@ -203,22 +205,57 @@ def test_without_room_for_a_child_the_finding_stands_without_a_repair(monkeypatc
     session = Session(lambda _: (REPAIR,))
     mend(session, Mend(finding(), 1.0))
     task = SimpleNamespace(key=OUT, undiagnosed=False, subject="k", first="fv1")
-    with _mending(session, task, "fv1", time.monotonic() + 60.0) as mender:
-        assert mender is None
+    assert _mender(session, task, "fv1", time.monotonic() + 60.0) is None
 
     assert session.told == [Mended(OUT, (), "BlockingIOError: no room")]
     assert "no room" in capsys.readouterr().err
 
 
-def test_repairs_are_waited_for_where_little_is_said_alone():
+def test_repairs_that_are_known_stand_with_the_diagnosis_and_are_not_waited_for():
     def slowly(_seconds):
-        time.sleep(0.3)
-        return (REPAIR,)
+        yield REPAIR
+        time.sleep(60)
 
-    with Mender(Session(slowly), "k", CASE, CASE, 10.0) as mender:
-        assert _with_repairs(mender, NAMED, 10.0) == NAMED
-    with Mender(Session(slowly), "k", CASE, CASE, 10.0) as mender:
-        assert _with_repairs(mender, LOOK, 10.0) == REPAIRED
+    with Mender(Session(slowly), "k", CASE, CASE, 60.0) as mender:
+        while not mender.answers:
+            mender.look(0.1)
+        assert _with_repairs(mender, NAMED).repairs == (REPAIR,)
+    with Mender(Session(late), "k", CASE, CASE, 60.0) as mender:
+        assert _with_repairs(mender, LOOK) == LOOK
+
+
+def last_word(aside):
+    """What an aside tells until it is over."""
+    told, over = [], False
+    while not over:
+        news, over = aside.look()
+        told += [news] if news is not None else []
+        time.sleep(0.01)
+    return told
+
+
+def test_a_search_that_goes_on_tells_each_repair_once_and_at_last_that_there_is_none():
+    def two(_seconds):
+        yield REPAIR
+        time.sleep(0.5)
+        yield LINE
+
+    told = last_word(Aside(OUT, Mender(Session(two), "k", CASE, CASE, 20.0)))
+    assert told == [Mended(OUT, (REPAIR,)), Mended(OUT, (REPAIR, LINE))]
+    assert last_word(Aside(OUT, Mender(Session(lambda _: ()), "k", CASE, CASE, 20.0))) == [Mended(OUT, ())]
+    assert last_word(Aside(OUT, Mender(Session(late), "k", CASE, CASE, 0.2))) == [Mended(OUT, ())]
+    assert last_word(Aside(OUT, Mender(Session(raising), "k", CASE, CASE, 20.0))) == [
+        Mended(OUT, (), "RuntimeError: the subject raised")
+    ]
+
+
+def test_a_finding_whose_search_found_nothing_stays_as_it_is_and_is_not_mended_again(two_findings):
+    ledger, explainer = two_findings
+    assert explainer._mending.next(["k"]).cause.key == OTHER
+    explainer.told(0, Mended(OTHER, ()))
+
+    assert ledger.tally.records[OTHER].diagnosis == LOOK
+    assert explainer._mending.next(["k"]) is None
 
 
 @pytest.mark.parametrize(
@@ -232,8 +269,7 @@ def test_nothing_is_repaired_beside_a_diagnosis_where_kernels_are_compiled_or_no
     end = time.monotonic() + changes.pop("end", 60.0)
     task = SimpleNamespace(**{"key": OUT, "undiagnosed": False, "subject": "k", "first": "fv1", **changes})
 
-    with _mending(session, task, "fv1", end) as mender:
-        assert mender is None
+    assert _mender(session, task, "fv1", end) is None
 
 
 def mendings(diagnosis, key=OUT, failed=3, device="cpu"):

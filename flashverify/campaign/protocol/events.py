@@ -226,7 +226,7 @@ class Reconsidered(msgspec.Struct, frozen=True, tag=True):
 
 
 class Mended(msgspec.Struct, frozen=True, tag=True):
-    """Changes of the source with which the subject of a finding is right, or why the search for them ended early."""
+    """Changes of the source with which the subject of a finding is right, or why the search for them ended early; neither where it found none."""
 
     key: Key
     repairs: tuple[Repair, ...]

@@ -242,7 +242,8 @@ class Explainer:
 
     def _mended(self, event: Mended) -> None:
         """Changes of the source make the subject of a finding right, or none could be looked for."""
-        if not self._folding.stands(event.key):
+        self._mending.began(event.key)
+        if not self._folding.stands(event.key) or not (event.repairs or event.unmended):
             return
         record = self._ledger.mended(event.key, event.repairs, event.unmended)
         self._tell(FindingReconsidered(record))

@@ -41,7 +41,7 @@ class Confined(Generic[T]):
         seconds: after which the child is ended.
 
     Attributes:
-        failure: why the child ended early, in words; empty where it did not, and before `found`.
+        failure: why the child ended early, in words; empty where it did not, and as long as nobody looked.
 
     Raises:
         OSError: there is no room for another process.
@@ -78,28 +78,36 @@ class Confined(Generic[T]):
 
     def found(self, seconds: float) -> tuple[T, ...]:
         """The answers that are known when the child is done, or after so many seconds; it is ended then."""
-        end = min(self._end, time.monotonic() + seconds)
-        while True:
-            left = max(0.0, end - time.monotonic())
-            if select.select([self._answer], [], [], min(left, _SIGN))[0]:
-                part = os.read(self._answer, _CHUNK)
-                if not part:
-                    self._over()
-                    break
-                self._told += part
-            elif left <= 0:
-                break
-            else:
-                self._emit(Started())  # a worker that waits is alive
+        end = time.monotonic() + seconds
+        while not self.look(min(_SIGN, max(0.0, end - time.monotonic()))) and time.monotonic() < end:
+            self._emit(Started())  # a worker that waits is alive
         self.close()
-        told = self._told.split(b"\n")[:-1]  # what follows the last line was not told whole
-        failures = [line for line in told if line.startswith(_FAILED)]
-        if failures:
-            self.failure = failures[0].removeprefix(_FAILED).decode(errors="replace")
-        return tuple(msgspec.json.decode(line, type=self._kind) for line in told if line not in failures)
+        return self.answers
+
+    def look(self, seconds: float = 0.0) -> bool:
+        """Take in what the child says within so many seconds; whether it is done, or its time is over."""
+        begun = time.monotonic()
+        while self._child:
+            left = min(begun + seconds, self._end) - time.monotonic()
+            if not select.select([self._answer], [], [], max(0.0, left))[0]:
+                break
+            if part := os.read(self._answer, _CHUNK):
+                self._told += part
+            else:
+                self._over()
+        return not self._child or time.monotonic() >= self._end
+
+    @property
+    def answers(self) -> tuple[T, ...]:
+        """What the child gave until now; what follows the last line was not told whole."""
+        lines = (line for line in self._told.split(b"\n")[:-1] if not line.startswith(_FAILED))
+        return tuple(msgspec.json.decode(line, type=self._kind) for line in lines)
 
     def _over(self) -> None:
         """The child ended by itself."""
+        failures = [line for line in self._told.split(b"\n") if line.startswith(_FAILED)]
+        if failures:
+            self.failure = failures[0].removeprefix(_FAILED).decode(errors="replace")
         _, status = os.waitpid(self._child, 0)
         code = os.waitstatus_to_exitcode(status)
         if code:

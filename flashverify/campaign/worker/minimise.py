@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +28,6 @@ from flashverify.judge.record import Confirmation, Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from flashverify.campaign.worker.session import Session
     from flashverify.case.case import Case
@@ -37,7 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["minimise"]
 
 _WORTH = 3.0
-"""Seconds with which repairs are looked for at least."""
+"""Seconds of a finding with which repairs are looked for at least."""
+_LASTING = 25.0
+"""Seconds that the search for them takes where nothing else says what is wrong; it goes on beside what the worker does then."""
 _SAYING = 0.8
 """Share of the time that is left for a diagnosis: it may end a little late, and the verification follows."""
 _ALONE = "In a process that computed nothing before, the case does not fail in this way: it depends on earlier calls, on what lay in memory, or on chance."
@@ -97,8 +98,11 @@ def minimise(session: Session, task: Minimise) -> None:
         if known is not None or set(map(symptom, shows or ())) & set(map(symptom, task.beside)):
             session.emit(Minimal(task.key, text, verdict, Confirmation(), known, complete, shows))
             return
-        fresh = Fresh(probe, task, plan, end)
-        with _mending(session, task, text, end) as mender:
+        fresh, goes_on = Fresh(probe, task, plan, end), False
+        mender = _mender(session, task, text, end)
+        with ExitStack() as own:
+            if mender is not None:
+                own.enter_context(mender)
             diagnosis = _told(session, task, text, verdict, end, fresh)
             verdict, confirmation = fresh.verified(text, verdict)
             if task.repeats and confirmation.repeats and not confirmation.failed and text != task.first:
@@ -108,28 +112,32 @@ def minimise(session: Session, task: Minimise) -> None:
                     text, verdict, confirmation, shows = task.first, again, second, None
                     diagnosis = _told(session, task, text, verdict, end, fresh)
             elif mender is not None:
-                diagnosis = _with_repairs(mender, diagnosis, _SAYING * (end - time.monotonic()))
+                goes_on = not mender.look() and not mender.answers and says_little(diagnosis)
+                diagnosis = _with_repairs(mender, diagnosis)
+                if goes_on:
+                    own.pop_all()
     if confirmation.repeats and not confirmation.failed:
         diagnosis = _right_alone(session, task, text, verdict, diagnosis, end)
     session.emit(Minimal(task.key, text, verdict, confirmation, diagnosis, complete, shows))
+    if goes_on and mender is not None:
+        session.keep_aside(task.key, mender)
 
 
-def _mending(session: Session, task: Minimise, text: str, end: float) -> AbstractContextManager[Mender | None]:
+def _mender(session: Session, task: Minimise, text: str, end: float) -> Mender | None:
     """What looks for repairs beside the diagnosis; None where there is nothing to repair, where kernels are compiled, or without a limit."""
     left = _SAYING * (end - time.monotonic())
     if not about_values(task.key) or task.undiagnosed or not _WORTH <= left < math.inf or session.setup.device != "cpu":
-        return nullcontext()
+        return None
     try:
-        mender = Mender(session, task.subject, parse_case(text), parse_case(task.first), left)
+        return Mender(session, task.subject, parse_case(text), parse_case(task.first), max(left, _LASTING))
     except OSError as error:  # the finding stands without a repair
         print(f"repair failed: {type(error).__name__}: {error}", file=sys.stderr)
-        return nullcontext()
-    return mender
+        return None
 
 
-def _with_repairs(mender: Mender, diagnosis: Diagnosis | None, seconds: float) -> Diagnosis | None:
-    """The diagnosis with the repairs that are known; they are waited for where little else is said."""
-    found = mender.found(seconds if says_little(diagnosis) else 0.0)
+def _with_repairs(mender: Mender, diagnosis: Diagnosis | None) -> Diagnosis | None:
+    """The diagnosis with the repairs that are known."""
+    found = mender.answers
     if not found and not mender.failure:
         return diagnosis
     return msgspec.structs.replace(diagnosis or Diagnosis(), repairs=found, unmended=mender.failure)

@@ -41,6 +41,7 @@ from flashverify.campaign.protocol import (
     encode,
 )
 from flashverify.campaign.supervisor.process import ProcessSetup
+from flashverify.campaign.worker.aside import Aside
 from flashverify.campaign.worker.gpu_memory import give_back, was_short
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flashverify.campaign.toolkit import Toolkit
+    from flashverify.campaign.worker.mend import Mender
     from flashverify.campaign.worker.traced import TracedKinds
     from flashverify.case.case import Case
 
@@ -89,6 +91,7 @@ class Session:
         self.told: dict[Key, dict[tuple[str, str, str], bool | None]] = {}
         self.launched: Callable[[], int] = lambda: 0
         self._before = Spent()
+        self._aside: Aside | None = None
         self.traced: dict[str, TracedKinds] = {}
         self.opened = 0
 
@@ -104,8 +107,25 @@ class Session:
             self._subjects[spec] = self.toolkit.load(spec)
         return self._subjects[spec]
 
+    def keep_aside(self, key: Key, mender: Mender) -> None:
+        """A search for repairs goes on beside what comes; one that did so before is ended."""
+        if self._aside is not None:
+            self._aside.close()
+        self._aside = Aside(key, mender)
+
+    def _look_aside(self) -> None:
+        """Tell what was found beside."""
+        if self._aside is None:
+            return
+        news, over = self._aside.look()
+        if over:
+            self._aside = None
+        if news is not None:
+            self.emit(news)
+
     def announce(self, spec: str, text: str) -> None:
         """A case begins."""
+        self._look_aside()
         self._note.announce(Inflight(spec, self._name(spec), text))
         self.emit(Started())
 
@@ -230,6 +250,7 @@ class Session:
             prepare(self, task)
         else:
             self._judge_one(task)
+        self._look_aside()
         self.emit(TaskDone())
 
     def _judge_one(self, task: Judge) -> None:
