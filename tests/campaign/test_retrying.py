@@ -5,11 +5,14 @@ import contextlib
 import msgspec
 import pytest
 
-from flashverify.campaign.protocol import Mended, Minimal, Retried, Retry
+from flashverify.campaign.causes.sighting import Sighting
+from flashverify.campaign.protocol import Attribute, Attributed, Mended, Minimal, Retried, Retry
 from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.ledger import Ledger
 from flashverify.campaign.supervisor.schedule import CampaignConfig
+from flashverify.campaign.worker.attribute import attribute
+from flashverify.campaign.worker.replays import Replays
 from flashverify.campaign.worker.retry import retry
 from flashverify.judge.record import Confirmation, Diagnosis, FindingRecord, Repair
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
@@ -71,7 +74,7 @@ class Session:
     """A worker's session whose cases fail as `before` says, and as `after` says with the repair in place."""
 
     def __init__(self, before, after, there=True):
-        self.toolkit, self.events = self, []
+        self.toolkit, self.events, self.told = self, [], {}
         self._now, self._after, self._there = before, after, there
 
     def subject(self, spec):
@@ -116,3 +119,24 @@ def test_a_finding_is_made_right_where_it_fails_as_before_and_passes_with_the_re
     retry(session, Retry(cause, tuple(records[1:]), 20.0))
 
     assert [each for each in session.events if isinstance(each, Retried)] == [Retried(OUT, right)]
+
+
+@pytest.mark.parametrize(
+    ("session", "why", "told"),
+    [
+        (Session(FAILS, {}), "its repair makes this right too", True),
+        (Session(FAILS, FAILS), "", True),
+        (Session(FAILS, {}, there=False), "by other trials", True),
+    ],
+)
+def test_the_repair_of_a_cause_says_whether_a_failure_is_its_work_before_other_trials_do(
+    session, why, told, monkeypatch
+):
+    monkeypatch.setattr(Replays, "why", lambda self, sighting: "by other trials")
+    record = FindingRecord(OUT, "fv1", "fv1", failing(OUT), "cpu", "k")
+    cause = msgspec.structs.replace(record, diagnosis=msgspec.structs.replace(LOOK, repairs=(REPAIR,)))
+
+    attribute(session, Attribute(cause, (Sighting(DK, "fv1 seq_q=9", failing(DK)),), 20.0, trials=True))
+
+    answers = [each for each in session.events if isinstance(each, Attributed)]
+    assert [(each.why, each.told) for each in answers] == [(why, told)]

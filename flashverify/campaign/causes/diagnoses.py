@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEPT",
+    "MADE_RIGHT",
     "OF_VALUES",
     "UNWRITTEN",
     "about_values",
     "agreed",
     "alike",
     "heard",
+    "is_mended",
     "named",
     "names",
     "one_form",
@@ -46,6 +48,8 @@ KEPT = "stale-"
 
 UNWRITTEN = "not-written"
 """A name that says what was seen, not why."""
+MADE_RIGHT = "its repair makes this right too"
+"""Why a failure has the cause of a finding."""
 _BRANCHES = ("if ", "elif ", "while ")
 """What the line of a branch begins with."""
 _DESCRIBED, _SEEN, _WRONG = 1, 2, 3
@@ -81,6 +85,12 @@ def alike(key: Key, found: Diagnosis | None, known: Iterable[FindingRecord]) -> 
 def changes_values(repair: Repair) -> bool:
     """Whether a repair does more than to switch a branch, which makes every mistake right that lies in it."""
     return not repair.before.startswith(_BRANCHES)
+
+
+def is_mended(finding: FindingRecord) -> bool:
+    """Whether a finding about values has a repair that tells something of other failures."""
+    found = finding.diagnosis
+    return found is not None and about_values(finding.key) and any(map(changes_values, found.repairs[:1]))
 
 
 def _one_repair(a: Diagnosis, b: Diagnosis) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.diagnoses import about_values, changes_values
+from flashverify.campaign.causes.diagnoses import MADE_RIGHT, is_mended
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Retry
 
@@ -39,7 +39,7 @@ class Retrying:
     def next(self, subjects: Collection[str], limit: float | None) -> Retry | None:
         """Asks about findings that were not asked before; None where there is none."""
         for cause in self._records.values():
-            if cause.key.subject in subjects and _is_mended(cause):
+            if cause.key.subject in subjects and is_mended(cause):
                 found = tuple(each for each in self._others(cause) if (cause.key, each.key) not in self._asked)
                 if found:
                     return Retry(cause, found[:_AT_ONCE], _MOST if limit is None else min(_MOST, limit))
@@ -57,9 +57,4 @@ class Retrying:
     def ended(self, event: Retried) -> None:
         """A worker judged them."""
         for key in event.found:
-            self._folding.one(key, event.cause, "its repair makes this right too")
-
-
-def _is_mended(record: FindingRecord) -> bool:
-    found = record.diagnosis
-    return found is not None and about_values(record.key) and any(map(changes_values, found.repairs[:1]))
+            self._folding.one(key, event.cause, MADE_RIGHT)

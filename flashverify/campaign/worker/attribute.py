@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.accesses import access, accesses
-from flashverify.campaign.causes.diagnoses import OF_VALUES, UNWRITTEN, about_values, named
+from flashverify.campaign.causes.diagnoses import MADE_RIGHT, OF_VALUES, UNWRITTEN, about_values, named
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
@@ -19,6 +19,7 @@ from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Shown, Started
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.worker.neighbours import without_others
+from flashverify.campaign.worker.repaired import Asked, fails_with_repair
 from flashverify.campaign.worker.replays import Replays
 from flashverify.case.changes import change
 from flashverify.case.text import format_case, parse_case
@@ -41,6 +42,8 @@ _IN_VAIN = 6
 """Failures in a row that trials do not account for, after which the others are left to another cause."""
 _OF_ACCESSES = ("sanitizer", "addresses")
 """Checks whose messages name an access."""
+_WITH_REPAIR = 10.0
+"""Seconds for one case with the repair of a finding in place."""
 _FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
@@ -109,6 +112,8 @@ class Cause:
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
         if (same := self._same_end(sighting)) is not None:
             return same
+        if (repaired := self._by_repair(sighting)) is not None:
+            return repaired
         asked = about_values(sighting.key)
         answer = self._attributed(case, sighting.verdict) if asked else None
         told = answer is not None
@@ -122,6 +127,14 @@ class Cause:
         if words:
             self._symptoms.add(symptom(sighting.key))
         return words
+
+    def _by_repair(self, sighting: Sighting) -> str | None:
+        """What the repair of the finding says, in words that are empty where the failure is still there; None where it says nothing."""
+        asked = Asked(sighting.case, sighting.key.check, sighting.key.output)
+        (fails,) = fails_with_repair(self._session, self._finding, [asked], _WITH_REPAIR)
+        if fails is False:
+            self._symptoms.add(symptom(sighting.key))
+        return None if fails is None else "" if fails else MADE_RIGHT
 
     def _overflows(self, sighting: Sighting, case: Case) -> str:
         """Whether a value that is not finite is one of an output that a finding without a name makes far wrong with other values, in words."""
