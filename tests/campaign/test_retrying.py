@@ -43,7 +43,8 @@ def asked(explainer):
     """The pairs that are handed out to one worker after the other."""
     pairs = []
     for _ in range(9):
-        task = explainer.next(True)
+        if (task := explainer.next(True)) is None:
+            break
         explainer.began(0, task)
         if isinstance(task, Retry):
             pairs += [(task.cause.key, each.key) for each in task.found]
@@ -57,10 +58,15 @@ def test_every_finding_is_asked_once_for_each_repair_and_what_it_makes_right_is_
     explainer.told(0, Mended(OUT, (REPAIR,)))
 
     assert sorted(asked(explainer)) == sorted([(OUT, DK), (OUT, TOUCHED)])
-    explainer.told(0, Retried(OUT, (TOUCHED,)))
+    explainer.told(0, Retried(OUT, (TOUCHED,), (DK,)))
     assert set(ledger.tally.records) == {OUT, DK, HANG}
     folded = ledger.tally.records[OUT].folded
     assert [(each.key, each.why) for each in folded] == [(TOUCHED, "its repair makes this right too")]
+    assert explainer._book.apart(DK, OUT), "the repair leaves it wrong"
+    explainer.told(0, Minimal(DK, "fv1 seq_k=2", failing(DK), Confirmation(3, 3), LOOK))
+    assert asked(explainer) == [(OUT, DK)], "its case is another one"
+    explainer.told(0, Retried(OUT, (DK,)))
+    assert set(ledger.tally.records) == {OUT, HANG}, "with which it is right"
 
 
 def test_a_branch_that_is_switched_tells_nothing(known):
@@ -101,24 +107,24 @@ FAILS = {key.check: (failing(key),) for key in (DK, TOUCHED)}
 
 
 @pytest.mark.parametrize(
-    ("session", "right"),
+    ("session", "right", "wrong"),
     [
-        (Session(FAILS, {}), (DK, TOUCHED)),
-        (Session(FAILS, {DK.check: FAILS[DK.check]}), (TOUCHED,)),
-        (Session(FAILS, {DK.check: (failing(OUT),)}), (TOUCHED,)),
-        (Session(FAILS, {DK.check: ()}), (TOUCHED,)),
-        (Session(FAILS, {DK.check: (Verdict(check=DK.check, status=Status.ERROR),)}), (TOUCHED,)),
-        (Session({TOUCHED.check: FAILS[TOUCHED.check]}, {}), (TOUCHED,)),
-        (Session(FAILS, {}, there=False), ()),
+        (Session(FAILS, {}), (DK, TOUCHED), ()),
+        (Session(FAILS, {DK.check: FAILS[DK.check]}), (TOUCHED,), (DK,)),
+        (Session(FAILS, {DK.check: (failing(OUT),)}), (TOUCHED,), ()),
+        (Session(FAILS, {DK.check: ()}), (TOUCHED,), ()),
+        (Session(FAILS, {DK.check: (Verdict(check=DK.check, status=Status.ERROR),)}), (TOUCHED,), ()),
+        (Session({TOUCHED.check: FAILS[TOUCHED.check]}, {}), (TOUCHED,), ()),
+        (Session(FAILS, {}, there=False), (), ()),
     ],
 )
-def test_a_finding_is_made_right_where_it_fails_as_before_and_passes_with_the_repair(session, right):
+def test_a_finding_is_made_right_where_it_fails_as_before_and_passes_with_the_repair(session, right, wrong):
     records = [FindingRecord(key, "fv1", "fv1", failing(key), "cpu", "k") for key in (OUT, DK, TOUCHED)]
     cause = msgspec.structs.replace(records[0], diagnosis=msgspec.structs.replace(LOOK, repairs=(REPAIR,)))
 
     retry(session, Retry(cause, tuple(records[1:]), 20.0))
 
-    assert [each for each in session.events if isinstance(each, Retried)] == [Retried(OUT, right)]
+    assert [each for each in session.events if isinstance(each, Retried)] == [Retried(OUT, right, wrong)]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,10 @@ class CauseBook(HiddenCauses):
         """Whether the diagnosis of one of two findings says that the other one is no work of its cause."""
         return self._companions.apart(self._records[found], self._records[cause])
 
+    def left_wrong(self, found: Key, cause: Key) -> None:
+        """The case of a finding is as wrong with the repair of another one as without it."""
+        self._companions.left_wrong(found, cause)
+
     def _two(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether these are two findings of one subject that may be one."""
         return a.key != b.key and a.key.subject == b.key.subject and not self._companions.apart(a, b)

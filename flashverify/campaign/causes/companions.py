@@ -59,6 +59,7 @@ class Companions:
         self._at_work: dict[tuple[Key, Key], bool] = {}
         self._shows: dict[Key, frozenset[Symptom]] = {}
         self._compared: set[tuple[Key, Key]] = set()
+        self._left_wrong: set[frozenset[Key]] = set()
 
     def tried(self, cause: Key, bucket: Key, at_work: bool) -> None:
         """Whether a cause shows with other values on every case on which a bucket was seen alone."""
@@ -74,9 +75,15 @@ class Companions:
         self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, shows))
 
     def apart(self, found: FindingRecord, lead: FindingRecord) -> bool:
-        """Whether the diagnosis of one of two findings says that the other one is no work of its cause."""
+        """Whether the diagnosis of one of two findings says that the other one is no work of its cause, or its repair leaves that wrong."""
+        if frozenset({found.key, lead.key}) in self._left_wrong:
+            return True
         pairs = ((found, lead), (lead, found))
         return any(self._company.errors.beyond(a, b) or says_apart(b, a.key) for a, b in pairs)
+
+    def left_wrong(self, found: Key, lead: Key) -> None:
+        """The case of `found` is as wrong with the repair of `lead` as without it."""
+        self._left_wrong.add(frozenset({found, lead}))
 
     def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""

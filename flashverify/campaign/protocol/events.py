@@ -234,10 +234,11 @@ class Mended(msgspec.Struct, frozen=True, tag=True):
 
 
 class Retried(msgspec.Struct, frozen=True, tag=True):
-    """Findings whose cases are right with the repair of another one, `cause`."""
+    """Findings whose cases are right with the repair of another one, `cause`, and those that it leaves wrong."""
 
     cause: Key
-    found: tuple[Key, ...]
+    right: tuple[Key, ...]
+    wrong: tuple[Key, ...] = ()
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag=True):

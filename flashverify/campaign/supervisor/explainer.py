@@ -89,7 +89,7 @@ class Explainer:
         self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
         self._looks = SecondLooks(self._book, time)
         self._mending = Mending(self._book, time, device=config.device)
-        self._retrying = Retrying(tally.records, self._folding)
+        self._retrying = Retrying(tally.records, self._book, self._folding)
         self._experiments = Experiments(self._book, ledger, self._folding)
         self._said: dict[type, Callable[[Any], None]] = {
             Minimal: self._minimal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.causes.diagnoses import MADE_RIGHT, is_mended
@@ -11,6 +12,7 @@ from flashverify.campaign.protocol import Retry
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from flashverify.campaign.causes.book import CauseBook
     from flashverify.campaign.protocol import Retried
     from flashverify.campaign.supervisor.folding import Folding
     from flashverify.judge.record import FindingRecord
@@ -20,30 +22,38 @@ __all__ = ["Retrying"]
 
 _MOST = 20.0
 """Seconds for one repair."""
+_TIMES = 2
+"""Cases of a finding that are judged with it."""
 _AT_ONCE = 6
 """Findings that are judged with it together."""
 
 
 class Retrying:
-    """Hands out each pair of a repair and a finding once.
+    """Hands out each pair of a repair and a case of a finding once.
 
     Args:
         records: the findings by key.
+        book: of the causes.
         folding: folds two findings that are one.
     """
 
-    def __init__(self, records: Mapping[Key, FindingRecord], folding: Folding) -> None:
-        self._records, self._folding = records, folding
-        self._asked: set[tuple[Key, Key]] = set()
+    def __init__(self, records: Mapping[Key, FindingRecord], book: CauseBook, folding: Folding) -> None:
+        self._records, self._book, self._folding = records, book, folding
+        self._asked: defaultdict[tuple[Key, Key], set[str]] = defaultdict(set)
 
     def next(self, subjects: Collection[str], limit: float | None) -> Retry | None:
         """Asks about findings that were not asked before; None where there is none."""
         for cause in self._records.values():
             if cause.key.subject in subjects and is_mended(cause):
-                found = tuple(each for each in self._others(cause) if (cause.key, each.key) not in self._asked)
+                found = tuple(each for each in self._others(cause) if self._is_open(cause.key, each))
                 if found:
                     return Retry(cause, found[:_AT_ONCE], _MOST if limit is None else min(_MOST, limit))
         return None
+
+    def _is_open(self, cause: Key, found: FindingRecord) -> bool:
+        """Whether a finding is still to be judged: once as it was seen first, and once more when it was minimised."""
+        asked = self._asked[cause, found.key]
+        return found.case not in asked and len(asked) < _TIMES
 
     def _others(self, cause: FindingRecord) -> Iterator[FindingRecord]:
         for each in self._records.values():
@@ -52,9 +62,12 @@ class Retrying:
 
     def began(self, task: Retry) -> None:
         """One begins, and will not again."""
-        self._asked |= {(task.cause.key, each.key) for each in task.found}
+        for each in task.found:
+            self._asked[task.cause.key, each.key].add(each.case)
 
     def ended(self, event: Retried) -> None:
         """A worker judged them."""
-        for key in event.found:
-            self._folding.one(key, event.cause, MADE_RIGHT)
+        for key in event.right:
+            self._folding.one(key, event.cause, MADE_RIGHT, sure=True)
+        for key in event.wrong:
+            self._book.left_wrong(key, event.cause)

@@ -19,5 +19,8 @@ def retry(session: Session, task: Retry) -> None:
     session.emit(Started())
     asked = [Asked(each.case, each.key.check, each.key.output) for each in task.found]
     fails = fails_with_repair(session, task.cause, asked, task.limit)
-    right = tuple(each.key for each, still in zip(task.found, fails, strict=True) if still is False)
-    session.emit(Retried(task.cause.key, right))
+    said = {
+        kept: tuple(x.key for x, still in zip(task.found, fails, strict=True) if still is kept)
+        for kept in (False, True)
+    }
+    session.emit(Retried(task.cause.key, said[False], said[True]))
