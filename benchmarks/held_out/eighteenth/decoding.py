@@ -38,8 +38,7 @@ DEFECTS: tuple[Mutant, ...] = (
         name="s18_pages_of_a_tile_taken_for_neighbours",
         file="device/pages.py",
         before="        page = tl.load(table_ptr + j // page_size, mask=keep, other=0)\n",
-        after="        ahead = j // page_size - n0 // page_size\n"
-        "        page = tl.load(table_ptr + n0 // page_size + ahead * 0, mask=keep, other=0) + ahead\n",
+        after="        page = tl.load(table_ptr + n0 // page_size) + j // page_size - n0 // page_size\n",
         outputs=("o", "lse"),
         modelled_on="a tile of keys that is addressed from its first page: where tiles cross the ends of pages, the table is read for the page of the tile's first key alone, and the later pages of the tile are taken for those that lie behind it in the pool: keys of the second page of a tile and of later ones are those of other pages, of other sequences or of none; pages that are multiples of a tile, tables whose pages happen to follow each other, keys in the first page of their tile, quantised caches, and no pages are right; decoding and latent caches",
         subject="bundled-decode",
@@ -61,7 +60,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="    elif FORMAT == INT4:\n        number = number - 8.0\n",
         after="    if FORMAT == INT4:\n        number = number - 8.0\n",
         outputs=("o", "lse"),
-        modelled_on="AutoGPTQ and its kernels, which differ in whether the stored zero point has an offset: of int4 codes with zero points the 8 that stands for the zero of codes without is subtracted besides the zero point: every channel of K and V is 8 scales too small; the LSE changes with the scales of the keys and the sum of q, and O by minus 8 times the mean of V's scales; int4 without zero points, and the other formats are right",
+        modelled_on="AutoGPTQ and its kernels, which differ in whether the stored zero point has an offset: of int4 codes with zero points the 8 that stands for the zero of codes without is subtracted besides the zero point: every channel of K and V is 8 scales too small; the LSE changes with the scales of the keys and the sum of q, and O is lower by 8 times the weighted mean of V's scales; int4 without zero points, and the other formats are right",
         subject="bundled-quantised-decode",
         needs=("int4", "zeros"),
     ),

@@ -81,15 +81,6 @@ DEFECTS: tuple[Mutant, ...] = (
         needs=("relative_bias",),
     ),
     Mutant(
-        name="s18_packed_blocks_from_the_first_key_of_each_sequence",
-        file="packed_blocks.py",
-        before="    first = packed.cu_k[:-1].long()[sequence][:, None] + WORD * torch.arange(width, device=live.device)\n",
-        after="    first = (packed.cu_k[:-1].long()[sequence] * 0)[:, None] + WORD * torch.arange(width, device=live.device)\n",
-        outputs=_EVERY,
-        modelled_on="blocks of a pattern over packed buffers that are counted from the start of the sequence along the keys and from the start of the buffer along the rows: a row of the second sequence and of later ones sees key j of its sequence where the pattern shows key j of the buffer; the first sequence, patterns that are alike along the keys, blocks without packed sequences, and all without blocks are right",
-        needs=("blocks", "packed"),
-    ),
-    Mutant(
         name="s18_right_side_of_a_window_beside_causal",
         file="masking.py",
         before="    if options.causal is not None:\n        right = 0\n    if right is not None:\n",
