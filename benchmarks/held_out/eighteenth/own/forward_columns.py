@@ -24,7 +24,7 @@ def tile(ptr, head_step, row_step, at, n, channels, C: tl.constexpr):
 
 
 @triton.jit
-def extent(lengths_ptr, prefix_ptr, b, rows, keys, align, CAUSAL: tl.constexpr):
+def extent(lengths_ptr, prefix_ptr, b, rows, keys, align):
     """How many keys of a sequence count, how far the diagonal lies behind the row, and the keys of the prefix."""
     n = keys
     if lengths_ptr is not None:
@@ -58,7 +58,7 @@ def forward_kernel(
     bh = tl.program_id(1).to(tl.int64)
     b, h = bh // heads, bh % heads
     hk = h // group
-    n, shift, prefix = extent(lengths_ptr, prefix_ptr, b, rows, keys, align, CAUSAL)
+    n, shift, prefix = extent(lengths_ptr, prefix_ptr, b, rows, keys, align)
     slope = 0.0
     if slopes_ptr is not None:
         slope = tl.load(slopes_ptr + h) * 1.4426950408889634
@@ -103,7 +103,7 @@ def backward_kernel(
     kv = tl.program_id(1).to(tl.int64)
     kv_heads = heads // group
     b, hk = kv // kv_heads, kv % kv_heads
-    n, shift, prefix = extent(lengths_ptr, prefix_ptr, b, rows, keys, align, CAUSAL)
+    n, shift, prefix = extent(lengths_ptr, prefix_ptr, b, rows, keys, align)
     j = start + tl.arange(0, STEP)
     k = tile(k_ptr, b * k_batch + hk * k_head, k_row, j, n, d, C)
     v = tile(v_ptr, b * v_batch + hk * v_head, v_row, j, n, dv, CV)
