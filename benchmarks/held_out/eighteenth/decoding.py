@@ -40,7 +40,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="        page = tl.load(table_ptr + j // page_size, mask=keep, other=0)\n",
         after="        page = tl.load(table_ptr + n0 // page_size) + j // page_size - n0 // page_size\n",
         outputs=("o", "lse"),
-        modelled_on="a tile of keys that is addressed from its first page: where tiles cross the ends of pages, the table is read for the page of the tile's first key alone, and the later pages of the tile are taken for those that lie behind it in the pool: keys of the second page of a tile and of later ones are those of other pages, of other sequences or of none; pages that are multiples of a tile, tables whose pages happen to follow each other, keys in the first page of their tile, quantised caches, and no pages are right; decoding and latent caches",
+        modelled_on="a tile of keys that is addressed from its first page: where tiles cross the ends of pages, the table is read for the page of the tile's first key alone, and the later pages of the tile are taken for those that lie behind it in the pool: keys of the second page of a tile and of later ones are those of other pages, of other sequences or of none, and where the first page of a tile lies before every window and was freed its entry is followed all the same; pages that are multiples of a tile, tables whose pages happen to follow each other, keys in the first page of their tile, quantised caches, and no pages are right; decoding and latent caches",
         subject="bundled-decode",
         needs=("paged",),
     ),

@@ -32,7 +32,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="        acc = tl.where((i < q_end)[:, None], acc, 0.0)\n",
         after="",
         outputs=("o",),
-        modelled_on="two of three accumulators that are cleared: rows past the declared query length that share a tile with declared ones keep the weighted sum of the values of full tiles, not divided by anything since their row sum is cleared, in place of O = 0; their LSE is -inf as it should be; tiles wholly past the length, tiles without a full tile of keys, declared rows, gradients other than those that read O of padded rows, decoding, and all without query lengths are right",
+        modelled_on="two of three accumulators that are cleared: rows past the declared query length that share a tile with declared ones keep the weighted sum of the values of full tiles, not divided by anything since their row sum is cleared, in place of O = 0; their LSE is -inf as it should be; tiles wholly past the length, tiles without a full tile of keys, declared rows, all gradients and delta, which take padded rows for empty, decoding, and all without query lengths are right",
         needs=("query_lengths",),
     ),
     Mutant(
@@ -68,7 +68,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="    seen = (here << shift) | (last >> (WORD - shift))  # of the word before, the bits that cross into this one\n",
         after="    seen = here << shift\n",
         outputs=_EVERY,
-        modelled_on="a shift of a bit table by no whole words that forgets the carry: of a tree beside a bitmap, blocks of packed sequences, a causal mask or a window, where the number of keys before the nodes is no multiple of 32, the bits that cross from one word of the tree into the next of the mask are lost: the keys before the nodes in the word in which the nodes begin are hidden from every node, and of 32 nodes those whose bits leave their word; a number that is a multiple of 32, keys in earlier words, and trees without another mask are right",
+        modelled_on="a shift of a bit table by no whole words that forgets the carry: of a tree beside a bitmap, blocks of packed sequences, a causal mask or a window, where the number of keys before the nodes is no multiple of 32, the bits that cross from one word of the tree into the next of the mask are lost: the keys before the nodes in the word in which the nodes begin are hidden from every node, and of 32 nodes those whose bits leave their word; a number that is a multiple of 32, keys in earlier words, trees without another mask, and decoding are right",
         needs=("tree",),
     ),
     Mutant(
