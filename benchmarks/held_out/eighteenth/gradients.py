@@ -6,31 +6,31 @@ __all__ = ["DEFECTS"]
 
 DEFECTS: tuple[Mutant, ...] = (
     Mutant(
-        name="s18_sinks_of_as_many_rows_as_the_longest",
+        name="s18_sinks_in_natural_units_beside_lse2",
         file="reductions.py",
-        before="        counts = counts & (torch.arange(lse2.shape[2], device=lse2.device) < cu_q[-1])\n",
-        after="        counts = counts & (torch.arange(lse2.shape[2], device=lse2.device) < cu_q.diff().max())\n",
+        before="        (sink * LOG2_E).clamp(-largest, largest).double()[:, None]\n",
+        after="        sink.clamp(-largest, largest).double()[:, None]\n",
         outputs=("dsink",),
-        modelled_on="the longest of packed sequences where all of them together are meant: the gradient of the sinks sums the first rows of the buffer alone, as many as the longest packed sequence has; what later rows give is lost; one packed sequence, problems that are not packed, and all other gradients are right",
-        needs=("backward", "sink", "packed"),
+        modelled_on="NVIDIA/cudnn-frontend#421: the weight of a sink in the backward: the gradient of the sinks weighs the sink of natural units against the LSE of base 2, as 2^(sink - LSE2), where the sink times log2(e) belongs: too small for negative sinks, too large for positive ones, right for a sink of 0; the forward and all other gradients are right",
+        needs=("backward", "sink"),
     ),
     Mutant(
-        name="s18_first_rows_belong_to_the_sequence_before",
+        name="s18_table_gradient_of_mirrored_distances",
         file="reductions.py",
-        before="    sequence = torch.searchsorted(packed.cu_q[1:], i, right=True, out_int32=True).clamp(max=packed.sequences - 1)\n",
-        after="    sequence = torch.searchsorted(packed.cu_q[1:], i, out_int32=True).clamp(max=packed.sequences - 1)\n",
+        before="    member = buckets[far - reach : far + reach + 1] == numbers  # [buckets, distances]\n",
+        after="    member = buckets.flip(0)[far - reach : far + reach + 1] == numbers  # [buckets, distances]\n",
         outputs=("drelative_bias",),
-        modelled_on="a search for limits that counts a limit to the wrong side: in the gradient of a relative bias the first row of each packed sequence but the first is taken for a row of the sequence before, so that its distances are measured from where that one starts (and ends) and its pairs go to other buckets; all other rows, problems that are not packed, the forward, and all other gradients are right",
-        needs=("backward", "relative_bias", "packed"),
+        modelled_on="the sign of a distance, query minus key for key minus query: in the gradient of a relative bias the pair of a key so far before a row goes to the bucket of a key as far after it, and the other way round; distance 0, distances whose bucket both sides share, the forward, and all other gradients are right",
+        needs=("backward", "relative_bias"),
     ),
     Mutant(
-        name="s18_ds_of_all_sequences_from_row_0",
+        name="s18_scaled_ds_for_the_bias",
         file="device/dq.py",
-        before="                    at = row_numbers(stats, b, h, q0, i)[:, None] * sizes.sk + j[None, :]\n",
-        after="                    at = row_numbers(stats, b, h, 0, i)[:, None] * sizes.sk + j[None, :]\n",
+        before="                    tl.store(ds_ptr + at, ds, mask=(i < q_end)[:, None] & (j < k_end)[None, :])\n",
+        after="                    tl.store(ds_ptr + at, ds * terms.scale, mask=(i < q_end)[:, None] & (j < k_end)[None, :])\n",
         outputs=("dbias", "drelative_bias"),
-        modelled_on="a store that forgets where the sequence starts: dS of every packed sequence, which dbias and drelative_bias are made of, is stored in the rows of the first one, where later sequences overwrite earlier ones, and the rows of the others hold 0; dq, dk and dv, and problems that are not packed are right",
-        needs=("backward", "packed"),
+        modelled_on="fla-org/flash-linear-attention#47: the scale in a gradient that it has no part in: dS is multiplied by the softmax scale before it is stored for the gradients of the bias and of the relative bias, which are added behind the scale: both are wrong by that factor everywhere; a scale of 1, dQ, dK, dV and dsink are right",
+        needs=("backward",),
     ),
     Mutant(
         name="s18_draws_by_the_row_of_the_buffer",
@@ -95,20 +95,5 @@ DEFECTS: tuple[Mutant, ...] = (
         outputs=("dq", "dbias", "drelative_bias"),
         modelled_on="PSAL-POSTECH/ONNXim#34: a kv head by the wrong division: the kernel of dQ takes the values of kv head h mod kv heads, where its keys are those of h // group: with groups and several kv heads dP, and so dQ, dbias and drelative_bias, are those of other values; groups of one, one kv head, the forward, dK and dV are right",
         needs=("backward", "groups", "kv_heads"),
-    ),
-    Mutant(
-        name="s18_dlse_of_rows_without_keys_in_delta",
-        file="device/delta.py",
-        before="    if stats.dlse is not None:\n"
-        "        delta -= tl.load(row_ptrs(stats.dlse, stats, b, h, q0, i), mask=i < q_end, other=0.0)\n"
-        '    lse2 = tl.load(row_ptrs(stats.lse2, stats, b, h, q0, i), mask=i < q_end, other=float("-inf"))\n'
-        '    delta = tl.where(lse2 == float("-inf"), 0.0, delta)\n',
-        after='    lse2 = tl.load(row_ptrs(stats.lse2, stats, b, h, q0, i), mask=i < q_end, other=float("-inf"))\n'
-        '    delta = tl.where(lse2 == float("-inf"), 0.0, delta)\n'
-        "    if stats.dlse is not None:\n"
-        "        delta -= tl.load(row_ptrs(stats.dlse, stats, b, h, q0, i), mask=i < q_end, other=0.0)\n",
-        outputs=("delta",),
-        modelled_on="a guard that stands before what it guards: the delta of a row that sees no key is -dLSE of the row in place of 0; rows that see a key, padded rows, problems without dLSE, and all gradients are right",
-        needs=("backward",),
     ),
 )

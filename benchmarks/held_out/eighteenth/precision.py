@@ -6,6 +6,15 @@ __all__ = ["DEFECTS"]
 
 DEFECTS: tuple[Mutant, ...] = (
     Mutant(
+        name="s18_tanh_to_the_third_power",
+        file="device/logits.py",
+        before="    near = x + x * (z * (_P0 + z * (_P1 + z * (_P2 + z * _P3))))\n",
+        after="    near = x + x * (z * _P0)\n",
+        outputs=("o", "lse", "dq", "dk", "dv", "dbias", "dsink", "drelative_bias"),
+        modelled_on="an approximation that is cut off: with softcap the tanh of a logit over the cap below 1/2 in magnitude is x - x^3 / 3, too small by about 2 x^5 / 15, a relative 1 in 120 at 1/2, in the forward and in the backward, which recomputes the weights; larger logits, logits far below the cap, the slope of the cap, and problems without softcap are right",
+        needs=("softcap",),
+    ),
+    Mutant(
         name="s18_dp_in_the_dtype_of_do",
         file="device/dq.py",
         before="                dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]\n",
@@ -13,15 +22,6 @@ DEFECTS: tuple[Mutant, ...] = (
         outputs=("dq", "dbias", "drelative_bias"),
         modelled_on="ModelTC/lightllm#474: products stored in the dtype of the inputs: in the kernel of dQ, dP = dO V^T is rounded to the dtype of dO before delta is subtracted, which leaves its rounding error where the two nearly cancel, and an infinity beyond 65504 in fp16; fp32, the forward, dK and dV are right",
         needs=("backward",),
-    ),
-    Mutant(
-        name="s18_sink_above_the_maximum_overflows",
-        file="device/softmax.py",
-        before="    m_new = tl.where(empty, m_i, tl.maximum(m_i, sink2))\n",
-        after="    m_new = m_i\n",
-        outputs=("o", "lse"),
-        modelled_on="overflow of an intermediate value: the sink is taken into the sum of a row as exp2(sink - m) with the maximum m of the row's logits and not of the two: where a sink lies more than 128 in base 2 (some 88 in natural units) above all logits of a row, the sum and so the LSE are infinite, and O is 0; nearer sinks, rows without keys, and problems without sinks are right",
-        needs=("sink",),
     ),
     Mutant(
         name="s18_ln_2_to_three_digits",
