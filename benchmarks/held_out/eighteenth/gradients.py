@@ -56,7 +56,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="        sure_to = key_end(start, sq, band, MASK)\n",
         after="        sure_to = key_end(last, sq, band, MASK)\n",
         outputs=("dk", "dv"),
-        modelled_on="tiles that are taken for full: in the kernel of dK and dV the tiles of queries that need no mask end where the last key of the tile of keys leaves the window and not where the first one does: in tiles between the two the left side of a window is not masked, and queries behind the window of a key, or padded queries' neighbours, give to its dK and dV; without a left side, and in tiles that are masked for another reason, such as one that a causal mask or a right side cuts, it is right, and so are the forward and dQ",
+        modelled_on="tiles that are taken for full: in the kernel of dK and dV the tiles of queries that need no mask end where the last key of the tile of keys leaves the window and not where the first one does: in tiles between the two the left side of a window is not masked, and queries behind the window of a key give to its dK and dV, infinities or NaN where such a query sees no key at all; without a left side, and in tiles that are masked for another reason, such as one that a causal mask or a right side cuts, it is right, and so are the forward and dQ",
         needs=("backward", "window"),
     ),
     Mutant(

@@ -20,7 +20,7 @@ DEFECTS: tuple[Mutant, ...] = (
         before="        BLOCK_M=DELTA_ROWS,\n",
         after='        BLOCK_M=call.configs["dq"].block_m,\n',
         outputs=("delta", "dq", "dk", "dbias", "dsink", "drelative_bias"),
-        modelled_on="triton-lang/triton#2020: a grid that belongs to other tiles: the kernel of delta takes the tiles of dQ, and its programs are still counted in tiles of 64 rows: where a tile of dQ has fewer rows, by a launch configuration or a small block of a block mask, and a head more rows than that, there are too few programs, and delta of the last heads and rows stays unwritten; where the tiles of dQ have 64 rows, or more where all rows of a head fit into 64, and for up to 16 queries it is right",
+        modelled_on="triton-lang/triton#2020: a grid that belongs to other tiles: the kernel of delta takes the tiles of dQ, and its programs are still counted in tiles of 64 rows: where a tile of dQ has fewer rows, by a launch configuration or a small block of a block mask, and a head more rows than that, there are too few programs, and delta of the last heads and rows stays unwritten; where it has more, there are too many where a head has more than 64 rows, and the surplus ones write delta of heads behind the last one; where the tiles of dQ have 64 rows, or more where all rows of a head fit into 64, and for up to 16 queries it is right",
         needs=("backward",),
     ),
     Mutant(
