@@ -34,7 +34,7 @@ DEFECTS: tuple[OwnDefect, ...] = (
         before="        at = number * PIECE + torch.arange(piece.shape[3])\n",
         after="        at = number * piece.shape[3] + torch.arange(piece.shape[3])\n",
         outputs=("dq", "dk", "dv", "dbias"),
-        modelled_on="pieces that are counted in their own length: a last piece of rows that is shorter than the others, of 24 rows, takes the LSE, delta, bias and causal mask of earlier rows, from its number times its own length on, and its dbias is added to these: dQ of the last piece's rows, and what they give to dK, dV and dbias, are wrong; one piece alone, whole pieces, and the forward are right",
+        modelled_on="pieces that are counted in their own length: a last piece of rows that is shorter than the others, of 24 rows, takes the maxima and sums, delta, bias and causal mask of earlier rows, from its number times its own length on, and its dbias is added to these: dQ of the last piece's rows, and what they give to dK, dV and dbias, are wrong; one piece alone, whole pieces, and the forward are right",
         needs=("backward",),
     ),
     OwnDefect(

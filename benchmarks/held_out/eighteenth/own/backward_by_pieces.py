@@ -1,6 +1,6 @@
 """Attention with softcap and bias in plain torch whose backward is written by hand, written for this set: fp64, and pieces of 24 rows.
 
-The forward sees all rows at once and keeps O and the LSE in fp64; the backward computes the weights of one piece of rows after the other from them. It
+The forward sees all rows at once and keeps O and the maxima and sums of rows in fp64; the backward computes the weights of one piece of rows after the other from them. It
 takes groups of heads, a bias that sequences and heads may share, softcap, causal masks of both alignments and key lengths.
 """
 
@@ -44,7 +44,7 @@ def scores(p, q, k, rows):
 
 def gradients(p, found):
     """The gradients of q, k, v and the bias."""
-    (q, k, v), (o, lse) = wide(p), found.saved
+    (q, k, v), (o, pivot, total) = wide(p), found.saved
     do = p.do.double().reshape(o.shape)
     delta = (o * do).sum(-1)
     if p.dlse is not None:
@@ -54,7 +54,7 @@ def gradients(p, found):
     for number, (piece, gradient) in enumerate(zip(q.split(PIECE, 3), do.split(PIECE, 3), strict=True)):
         at = number * PIECE + torch.arange(piece.shape[3])
         s, slope = scores(p, piece, k, at)
-        weights = torch.exp(s - lse[..., at, None])
+        weights = torch.exp(s - pivot[..., at, None]) / total[..., at, None]
         dv += (weights.mT @ gradient).sum(2, keepdim=True)
         ds = weights * (gradient @ v.mT - delta[..., at, None])
         if dbias is not None:
@@ -87,10 +87,11 @@ def backward_by_pieces(p):
     q, k, v = wide(p)
     s, _ = scores(p, q, k, torch.arange(p.q.shape[2]))
     lse = torch.logsumexp(s, -1)
-    kept = torch.where(lse == -torch.inf, torch.inf, lse)  # weights of rows without keys are 0
-    o = torch.exp(s - kept[..., None]) @ v
+    pivot = torch.where(lse == -torch.inf, 0.0, s.amax(-1))  # weights of rows without keys are 0
+    total = torch.exp(s - pivot[..., None]).sum(-1).clamp(min=1.0)
+    o = torch.exp(s - pivot[..., None]) / total[..., None] @ v
     flat = o.flatten(1, 2)
-    return Forward(flat.to(p.q.dtype), lse.flatten(1, 2).float(), (o, kept))
+    return Forward(flat.to(p.q.dtype), lse.flatten(1, 2).float(), (o, pivot, total))
 
 
 SUBJECT = backward_by_pieces
