@@ -58,20 +58,23 @@ def windows(case: Case) -> Iterator[Case]:
     )
     given = (farther if left is not None else (right or 0) + 7, later if right is not None else (left or 0) + 8)
     for number, window in enumerate(dict.fromkeys(((farther, later), (farther, None), (None, later), given))):
-        moved = replace(case, mask=replace(case.mask, window=window))
-        found = None if window == (None, None) else grown(moved, 18, 34, regime="normal", seed=129 + number)
+        moved = None if window == (None, None) else _with_window(case, window)
+        found = None if moved is None else grown(moved, 18, 34, regime="normal", seed=129 + number)
         if found is not None:
             yield found
     most_left, most_right = (None if side is None else side + _WIDE for side in case.mask.window)
-    found = grown(
-        replace(case, mask=replace(case.mask, window=(most_left, most_right))),
-        18,
-        _WIDE + 90,
-        regime="normal",
-        seed=139,
-    )
+    wide = _with_window(case, (most_left, most_right))
+    found = None if wide is None else grown(wide, 18, _WIDE + 90, regime="normal", seed=139)
     if found is not None:
         yield found
+
+
+def _with_window(case: Case, window: tuple[int | None, int | None]) -> Case | None:
+    """The case with another window; None where other parts of its mask do not go with that."""
+    try:
+        return replace(case, mask=replace(case.mask, window=window))
+    except UsageError:
+        return None
 
 
 def _candidates(case: Case) -> Iterator[Case | None]:

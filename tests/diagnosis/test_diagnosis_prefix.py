@@ -9,6 +9,7 @@ from flashverify.case import parse_case
 from flashverify.case.masks.positions import positions
 from flashverify.case.memory.materialize import materialize
 from flashverify.diagnosis.hypotheses.bands import BANDS
+from flashverify.diagnosis.related_cases import windows
 from flashverify.truth import inputs_of
 
 PACKED = "fv1 seq_q=5 seq_k=6 packed=0,2,5/0,4,6 causal=top-left prefix=5,2"
@@ -54,3 +55,12 @@ def test_a_wrong_prefix_has_the_mask_of_its_sentence(name, text, seen):
     assert torch.equal(table, expected)
     see = inputs.visible(slice(None), slice(None)) if callable(inputs.visible) else inputs.visible
     assert not torch.equal(see.expand(1, 1, 5, 6)[0, 0], expected)
+
+
+@pytest.mark.parametrize("text", [WINDOW, f"{PACKED} window=0,*"])
+def test_beside_a_prefix_windows_of_other_sides_have_no_right_one(text):
+    found = list(windows(parse_case(text)))
+
+    assert len({each.mask.window for each in found}) >= 2
+    assert {each.mask.window[1] for each in found} == {None}
+    assert all(each.mask.prefix_lengths for each in found)
