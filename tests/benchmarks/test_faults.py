@@ -168,7 +168,7 @@ ELSEWHERE = {
     "store/disk.py": "this is the way",
     "worker/main.py": "an event, through a pipe",
     "worker/session.py": "events, through a pipe",
-    "worker/mend.py": "repairs, through a pipe",
+    "worker/confined.py": "repairs, through a pipe",
     "corpus/kept.py": "the folder of a user's own file",
     "kernel_cache.py": "Triton's folder",
     "supervisor/known_kinds.py": "Triton's folder",
