@@ -80,6 +80,37 @@ def test_a_minimal_case_that_shows_what_it_was_never_seen_without_is_not_diagnos
     assert found.complete
 
 
+@pytest.mark.parametrize(("named", "kept"), [(False, True), (True, False)])
+def test_where_a_diagnosis_says_little_the_search_for_repairs_goes_on_behind_the_finding(named, kept, monkeypatch):
+    class Endless:
+        """A search for repairs that finds none."""
+
+        answers, failure, closed = (), "", False
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.closed = True
+
+        def look(self):
+            return False
+
+    class Keeping(Session):
+        def keep_aside(self, key, mender):
+            self.kept = (key, mender, isinstance(self.events[-1], Minimal))
+
+        def diagnose(self, *asked, **given):
+            return Diagnosis("a-name", "It is named.") if named else super().diagnose()
+
+    session, mender = Keeping(), Endless()
+    monkeypatch.setattr(minimising, "_mender", lambda *_: mender)
+    session.minimised()
+
+    assert mender.closed is not kept
+    assert getattr(session, "kept", None) == ((OUT, mender, True) if kept else None)
+
+
 @pytest.mark.parametrize(("mode", "rows"), [("end-to-end", 2), ("strict", 1)])
 def test_what_is_outside_its_bound_is_not_made_a_failure_of_the_strict_prediction_alone(mode, rows):
     class Strict(Session):

@@ -103,6 +103,7 @@ class Session:
         yield self._there
 
 
+PASSES = Verdict(check=DK.check, status=Status.PASS)
 FAILS = {key.check: (failing(key),) for key in (DK, TOUCHED)}
 
 
@@ -112,6 +113,7 @@ FAILS = {key.check: (failing(key),) for key in (DK, TOUCHED)}
         (Session(FAILS, {}), (DK, TOUCHED), ()),
         (Session(FAILS, {DK.check: FAILS[DK.check]}), (TOUCHED,), (DK,)),
         (Session(FAILS, {DK.check: (failing(OUT),)}), (TOUCHED,), ()),
+        (Session(FAILS, {DK.check: (failing(OUT), PASSES)}), (TOUCHED,), ()),
         (Session(FAILS, {DK.check: ()}), (TOUCHED,), ()),
         (Session(FAILS, {DK.check: (Verdict(check=DK.check, status=Status.ERROR),)}), (TOUCHED,), ()),
         (Session({TOUCHED.check: FAILS[TOUCHED.check]}, {}), (TOUCHED,), ()),
