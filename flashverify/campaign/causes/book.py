@@ -132,7 +132,7 @@ class CauseBook(HiddenCauses):
         return next((each for each in asked if each[2]), None)
 
     def apart(self, found: Key, cause: Key) -> bool:
-        """Whether the diagnosis of one of two findings says that the other one is no work of its cause."""
+        """Whether the diagnosis or the repair of one of two findings says that the other one is no work of its cause."""
         return self._companions.apart(self._records[found], self._records[cause])
 
     def left_wrong(self, found: Key, cause: Key) -> None:

@@ -49,13 +49,13 @@ class Folding:
             self.one(key, cause, why)
 
     def one(self, key: Key, cause: Key, why: str, *, sure: bool = False) -> None:
-        """Fold a finding into another one, or into the one that holds that; nothing where both are one already, or where a diagnosis tells them apart.
+        """Fold a finding into another one, or into the one that holds that; nothing where both are one already, or where a diagnosis or a repair tells them apart.
 
         Args:
             key: of the finding.
             cause: of the other one.
             why: they are one, in words.
-            sure: whatever a diagnosis says.
+            sure: whatever tells them apart.
         """
         cause = self._ledger.tally.owners.get(cause, cause)
         if key == cause or not self.stands(key, cause) or (not sure and self._book.apart(key, cause)):
