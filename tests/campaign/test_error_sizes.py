@@ -10,7 +10,7 @@ from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.protocol import Shown
 from flashverify.judge.record import Confirmation, Diagnosis, Folded
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
-from tests.campaign.company_seen import DK, OUT, book
+from tests.campaign.company_seen import DK, OUT, TOUCHED, book
 
 
 def like(step):
@@ -141,11 +141,21 @@ def test_what_the_minimal_case_shows_goes_nowhere_where_the_diagnosis_calls_it_w
     assert company == ([] if apart or over else [(key, OUT)])
 
 
-@pytest.mark.parametrize(("output", "failed", "goes"), [("dv", 3, True), ("dv", 0, False), ("dq", 3, False)])
-def test_what_nobody_had_time_to_explain_goes_together_where_one_kernel_makes_it(output, failed, goes):
-    company, other = Company(), msgspec.structs.replace(DK, output=output)
+@pytest.mark.parametrize(
+    ("key", "failed", "goes"),
+    [
+        (msgspec.structs.replace(DK, output="dq"), 3, True),
+        (msgspec.structs.replace(DK, output="dq"), 0, False),
+        (TOUCHED, 3, False),
+    ],
+)
+def test_wrong_values_that_nobody_had_time_to_explain_are_one_finding_beside_those_that_were(key, failed, goes):
+    company, other = Company(), key
     seen(company, wrong(OUT, 2.0), wrong(DK, math.inf, "conditional"), wrong(other, math.inf, "conditional"))
+    for alone in (DK, other):
+        seen(company, wrong(alone, math.inf, "conditional"))
     causes, _ = book(company, OUT, DK, other, diagnosis=ROUNDS, failed=failed)
     causes.explained(OUT)
 
-    assert [(key, lead) for key, lead, _ in causes.remaining.folds()] == ([(other, DK)] if goes else [])
+    together = [{found, lead} for found, lead, _ in causes.remaining.folds()]
+    assert ({DK, other} in together) is goes

@@ -251,11 +251,11 @@ def test_a_search_that_goes_on_tells_each_repair_once_and_at_last_that_there_is_
 
 def test_a_finding_whose_search_found_nothing_stays_as_it_is_and_is_not_mended_again(two_findings):
     ledger, explainer = two_findings
-    assert explainer._mending.next(["k"]).cause.key == OTHER
+    assert explainer._agenda.mending.next(["k"]).cause.key == OTHER
     explainer.told(0, Mended(OTHER, ()))
 
     assert ledger.tally.records[OTHER].diagnosis == LOOK
-    assert explainer._mending.next(["k"]) is None
+    assert explainer._agenda.mending.next(["k"]) is None
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_finding_whose_place_is_lost_has_all_of_its_attempts_left(engine):
     for blamed, attempts in ((False, 0), (True, 1)):
         explainer.began(0, task)
         explainer.lost(0, blamed=blamed)
-        assert explainer._attempts[task.key] == attempts
+        assert explainer._agenda.attempts[task.key] == attempts
 
 
 def test_what_was_being_compiled_at_a_lost_place_is_compiled_again(tmp_path):

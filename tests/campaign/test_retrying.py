@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from flashverify.campaign.causes.sighting import Sighting
-from flashverify.campaign.protocol import Attribute, Attributed, Mended, Minimal, Retried, Retry
+from flashverify.campaign.protocol import Attribute, Attributed, Mended, Minimal, Minimise, Retried, Retry
 from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.ledger import Ledger
@@ -67,6 +67,32 @@ def test_every_finding_is_asked_once_for_each_repair_and_what_it_makes_right_is_
     assert asked(explainer) == [(OUT, DK)], "its case is another one"
     explainer.told(0, Retried(OUT, (DK,)))
     assert set(ledger.tally.records) == {OUT, HANG}, "with which it is right"
+
+
+def test_what_the_repair_of_every_known_cause_leaves_wrong_is_minimised_before_more_is_judged_with_it(known):
+    explainer, ledger = known
+    explainer.told(0, Mended(OUT, (REPAIR,)))
+    explainer._folding.unprofiled.clear()
+    many = [Key("k", "relations", f"r{n}", "o", "fp16") for n in range(9)]
+    for key in many:
+        ledger.keep(CaseResult("fv1 seq_q=3", "k", "cpu", (failing(key),)), "k", 0.0)
+    first = explainer.next(True)
+    assert isinstance(first, Retry)
+    explainer.began(0, first)
+    explainer.told(0, Retried(OUT, (), (DK, TOUCHED)))
+    explainer.ended(0)
+    assert isinstance(explainer.next(True), Retry), "another known cause may account for it"
+
+    explainer._book.forget(DK)
+    task = explainer.next(True)
+
+    assert isinstance(task, Minimise)
+    assert task.key == DK, "the clearest of those that are left wrong"
+    explainer.began(0, task)
+    explainer.ended(0)
+    cause, asked = explainer._book.question("k", trials=False)
+    assert cause.key == OUT
+    assert not {DK, TOUCHED} & {each.key for each in asked}, "that is known"
 
 
 def test_a_branch_that_is_switched_tells_nothing(known):

@@ -75,6 +75,8 @@ class CauseBook(HiddenCauses):
             sighting = self.sighting(record.key)
             if sighting is None or record.key.subject != cause.key.subject:
                 continue
+            if self._companions.is_left_wrong(record.key, cause.key):
+                continue
             alone = self._companions.alone(record.key, cause) if trials else ()
             if alone or (cause.key, record.key, sighting.case) not in asked:
                 yield msgspec.structs.replace(sighting, key=record.key, alone=alone)
@@ -138,6 +140,11 @@ class CauseBook(HiddenCauses):
     def left_wrong(self, found: Key, cause: Key) -> None:
         """The case of a finding is as wrong with the repair of another one as without it."""
         self._companions.left_wrong(found, cause)
+
+    def of_its_own(self, found: FindingRecord) -> bool:
+        """Whether a finding that waits has a cause of its own: the repair of every known one leaves it wrong."""
+        known = self.known(found.key.subject)
+        return bool(known) and all(self._companions.is_left_wrong(found.key, cause.key) for cause in known)
 
     def _two(self, a: FindingRecord, b: FindingRecord) -> bool:
         """Whether these are two findings of one subject that may be one."""

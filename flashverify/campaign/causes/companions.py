@@ -76,7 +76,7 @@ class Companions:
 
     def apart(self, found: FindingRecord, lead: FindingRecord) -> bool:
         """Whether the diagnosis of one of two findings says that the other one is no work of its cause, or its repair leaves that wrong."""
-        if frozenset({found.key, lead.key}) in self._left_wrong:
+        if self.is_left_wrong(found.key, lead.key):
             return True
         pairs = ((found, lead), (lead, found))
         return any(self._company.errors.beyond(a, b) or says_apart(b, a.key) for a, b in pairs)
@@ -84,6 +84,10 @@ class Companions:
     def left_wrong(self, found: Key, lead: Key) -> None:
         """The case of `found` is as wrong with the repair of `lead` as without it."""
         self._left_wrong.add(frozenset({found, lead}))
+
+    def is_left_wrong(self, found: Key, lead: Key) -> bool:
+        """Whether the case of `found` was as wrong with the repair of `lead`, or the reverse."""
+        return frozenset({found, lead}) in self._left_wrong
 
     def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
         """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""

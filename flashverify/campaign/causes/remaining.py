@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.independence import independent, naming
 from flashverify.campaign.causes.separations import Separations
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES
-from flashverify.outputs import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -85,13 +83,13 @@ class Remaining:
 
         Args:
             subject: its name.
-            late: nothing is explained any more. Then one that was not explained leads those of the same kernel that were not either.
+            late: nothing is explained any more. Then of those about values that nobody had time to explain one leads the others.
         """
         found = clearest_first(record for record in self._records.values() if record.key.subject == subject)
         leading = {record.key for record in self._known(subject)}
         kept: list[Key] = []
         for record in sorted(found, key=_leading):
-            beside = {key for key in kept if late and leading and self._made_together(record, key)}
+            beside = {key for key in kept if late and leading and self._both_untold(record.key, key)}
             leads = (self._records[key] for key in kept if key in leading | beside)
             lead = next((lead for lead in leads if not self._independent(record, lead)), None)
             if lead is None:
@@ -99,11 +97,10 @@ class Remaining:
             else:
                 yield record, lead
 
-    def _made_together(self, found: FindingRecord, lead: Key) -> bool:
-        """Whether two findings that nobody had time to explain are about wrong values of outputs that one kernel makes."""
+    def _both_untold(self, found: Key, lead: Key) -> bool:
+        """Whether two findings are about wrong values, and nobody had time to explain either."""
         explained = {record.key for record in self._known(lead.subject)}
-        values = {found.key.check, lead.check} <= set(VALUES) and not {found.key, lead} & explained
-        return values and any({found.key.output, lead.output} <= set(kernel) for kernel in KERNELS)
+        return {found.check, lead.check} <= set(VALUES) and not {found, lead} & explained
 
     def _independent(self, found: FindingRecord, lead: FindingRecord) -> bool:
         """Whether anything shows that a finding has a cause of its own, which is not that of another one."""
@@ -114,7 +111,7 @@ class Remaining:
             self._company,
             denied=said.denied(a, b) or bool({(a, bucket_of(b)), (b, bucket_of(a))} & self._denied()),
             told=self._companions.apart(found, lead),
-            crossed=partial(self._companions.crossed, found, lead),
+            crossed=lambda: not self._both_untold(a, b) and self._companions.crossed(found, lead),
             without=(said.seen_without(a, b), said.seen_without(b, a)),
             kept=self._companions.kept,
         )

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import chain, product
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from flashverify.campaign.causes.book import CauseBook
-from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import (
     Attribute,
     Attributed,
-    Compare,
     Compared,
     Improved,
-    Mend,
     Mended,
     Minimal,
     Minimise,
     OfFinding,
     Profile,
-    Reconsider,
     Reconsidered,
     Retried,
-    Retry,
-    Separate,
     Separated,
     Shown,
 )
+from flashverify.campaign.supervisor.agenda import Agenda
 from flashverify.campaign.supervisor.events import FindingMinimal, FindingReconsidered, FindingSeen
-from flashverify.campaign.supervisor.experiments import Experiments
-from flashverify.campaign.supervisor.folding import Folding
-from flashverify.campaign.supervisor.mending import Mending
-from flashverify.campaign.supervisor.minimisation import Explains, finding_of, minimisation
-from flashverify.campaign.supervisor.retrying import Retrying
-from flashverify.campaign.supervisor.second_causes import SecondCauses
-from flashverify.campaign.supervisor.second_looks import SecondLooks
-from flashverify.campaign.supervisor.turns import Turns
+from flashverify.campaign.supervisor.minimisation import Explains, finding_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,14 +34,8 @@ if TYPE_CHECKING:
     from flashverify.campaign.supervisor.budget import Explaining
     from flashverify.campaign.supervisor.ledger import Ledger
     from flashverify.campaign.supervisor.schedule import CampaignConfig
-    from flashverify.judge.verdict import Key
 
 __all__ = ["Explainer"]
-
-_VERIFYING = 60.0
-"""Seconds that verifying and diagnosing one finding may take, beside shrinking it."""
-_ATTEMPTS = 3
-"""Times that a finding is minimised before it is left as it is, when the worker dies over it."""
 
 
 class Explainer:
@@ -77,28 +57,20 @@ class Explainer:
         tell: Callable[[msgspec.Struct], None],
         elapsed: Callable[[], float],
     ) -> None:
-        self._config, self._ledger, self._time, self._tell, self._elapsed = config, ledger, time, tell, elapsed
-        tally = ledger.tally
-        self._book = CauseBook(tally.records, tally.owners, tally.seen, tally.company)
+        self._ledger, self._time, self._tell, self._elapsed = ledger, time, tell, elapsed
         self._tasks: dict[int, Explains] = {}
         self._unanswered: dict[int, list[Sighting]] = {}
-        self._attempts: Counter[Key] = Counter()
-        self._turns = Turns()
-        self._folding = Folding(ledger, self._book, tell)
-        self._shown = ShownBeside(self._book, tally.owners)
-        self._second = SecondCauses(self._book, ledger, verified=bool(config.repeats))
-        self._looks = SecondLooks(self._book, time)
-        self._mending = Mending(self._book, time, device=config.device)
-        self._retrying = Retrying(tally.records, self._book, self._folding)
-        self._experiments = Experiments(self._book, ledger, self._folding)
+        self._agenda = agenda = Agenda(config, ledger, time, tell)
+        self._book, self._folding, self._second = agenda.book, agenda.folding, agenda.second
+        self._shown = agenda.shown
         self._said: dict[type, Callable[[Any], None]] = {
             Minimal: self._minimal,
             Compared: self._compared,
-            Separated: self._experiments.ended,
+            Separated: agenda.experiments.ended,
             Shown: self._shown.add,
             Reconsidered: self._reconsidered,
             Mended: self._mended,
-            Retried: self._retrying.ended,
+            Retried: agenda.retrying.ended,
         }
 
     def waits(self, searching: bool) -> bool:
@@ -107,73 +79,15 @@ class Explainer:
 
     def next(self, searching: bool) -> Explains | None:
         """The next task; None where there is none, or no time for it."""
-        most = self._config.shrink_seconds + _VERIFYING
-        self._folding.each(self._shown.folds())
-        free = self._free_subjects()
-        folding = self._time.next_slice(most, searching=searching, folding=True) if free else 0.0
-        if folding == 0:
-            return None
-        waiting = [record for record in self._book.waiting() if record.key.subject in free]
-        for key in self._folding.unprofiled:
-            if any(record.key.subject == key.subject for record in waiting):
-                return Profile(self._ledger.tally.records[key], folding)
-        if (retry := self._retrying.next(free, folding)) is not None:
-            return retry
-        if (asked := self._experiments.of_names(free, folding)) is not None:
-            return asked
-        for subject, trials in product(free, (False, True)):
-            if trials and (task := self._before_trials(subject, searching, folding)) is not None:
-                return task
-            if (found := self._book.question(subject, trials=trials)) is not None:
-                return Attribute(*found, folding, trials)
-        limit = self._time.next_slice(most, searching=searching)
-        waiting = self._second.waiting(free, waiting)
-        waiting = [record for record in waiting if self._attempts[record.key] < _ATTEMPTS]
-        if waiting and limit != 0:
-            record = self._turns.first(waiting)
-            again = self._attempts[record.key] > 0
-            return minimisation(self._config, self._ledger.tally, self._book, record, limit, again=again)
-        for subject in free:
-            if (pair := self._book.pair(subject)) is not None:
-                return Compare(pair[0], (pair[1],), folding)
-        if (two := self._experiments.between(free, folding, explained=searching)) is not None:
-            return two
-        for subject in free:
-            if (found := self._book.further_question(subject)) is not None and limit != 0:
-                return Attribute(*found, limit)
-        return (self._mending.next(free) or self._looks.next(free)) if searching else None
-
-    def _before_trials(self, subject: str, searching: bool, limit: float | None) -> Explains | None:
-        """What is asked before cases are run again in other ways: of a second cause, and once the search is over of two explained findings."""
-        if not self._second.doubted and (found := self._book.further_question(subject, silent=True)) is not None:
-            return Attribute(*found, limit)
-        return None if searching else self._experiments.between((subject,), limit, explained=True)
-
-    def _free_subjects(self) -> list[str]:
-        """The subjects with findings that no worker is busy with."""
         busy = {finding_of(task).subject for task in self._tasks.values()}
-        return [s for s in dict.fromkeys(key.subject for key in self._ledger.tally.records) if s not in busy]
+        return self._agenda.next(busy, searching)
 
     def began(self, worker: int, task: Explains) -> None:
         """A worker was given a task."""
         self._tasks[worker] = task
         self._unanswered[worker] = list(task.asked) if isinstance(task, Attribute) else []
         self._time.begin(worker, task.limit)
-        if isinstance(task, Minimise):
-            self._attempts[task.key] += 1
-            self._turns.took(task.key)
-        elif isinstance(task, Profile):
-            self._folding.unprofiled.remove(task.cause.key)
-        elif isinstance(task, Compare):
-            self._book.pairs.began(task.cause.key, task.asked[0].key)
-        elif isinstance(task, Reconsider):
-            self._looks.began(task.cause.key)
-        elif isinstance(task, Mend):
-            self._mending.began(task.cause.key)
-        elif isinstance(task, Retry):
-            self._retrying.began(task)
-        elif isinstance(task, Separate):
-            self._experiments.began(task)
+        self._agenda.began(task)
 
     def ended(self, worker: int) -> None:
         """A worker is done with its task; nothing where that was about cases."""
@@ -197,7 +111,7 @@ class Explainer:
         if isinstance(task, Profile) and not blamed:
             self._folding.profile(task.cause.key)
         elif isinstance(task, Minimise):
-            self._attempts[task.key] -= not blamed
+            self._agenda.attempts[task.key] -= not blamed
             if self._second.doubted.pop(task.key, None) is None and self._folding.stands(task.key):
                 self._ledger.rewrite(self._ledger.tally.records[task.key])
         elif isinstance(task, Attribute) and not task.trials:
@@ -242,7 +156,7 @@ class Explainer:
 
     def _mended(self, event: Mended) -> None:
         """Changes of the source make the subject of a finding right, or none could be looked for."""
-        self._mending.began(event.key)
+        self._agenda.mending.began(event.key)
         if not self._folding.stands(event.key) or not (event.repairs or event.unmended):
             return
         record = self._ledger.mended(event.key, event.repairs, event.unmended)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from flashverify.campaign.causes.clearness import clearest_first
 from flashverify.campaign.causes.diagnoses import MADE_RIGHT, is_mended
 from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Retry
@@ -42,12 +43,12 @@ class Retrying:
         self._asked: defaultdict[tuple[Key, Key], set[str]] = defaultdict(set)
 
     def next(self, subjects: Collection[str], limit: float | None) -> Retry | None:
-        """Asks about findings that were not asked before; None where there is none."""
+        """Asks about findings that were not asked before, the clearest first; None where there is none."""
         for cause in self._records.values():
             if cause.key.subject in subjects and is_mended(cause):
-                found = tuple(each for each in self._others(cause) if self._is_open(cause.key, each))
+                found = clearest_first(each for each in self._others(cause) if self._is_open(cause.key, each))
                 if found:
-                    return Retry(cause, found[:_AT_ONCE], _MOST if limit is None else min(_MOST, limit))
+                    return Retry(cause, tuple(found[:_AT_ONCE]), _MOST if limit is None else min(_MOST, limit))
         return None
 
     def _is_open(self, cause: Key, found: FindingRecord) -> bool:
