@@ -67,20 +67,24 @@ def configured(spec: str, mode: str, cache: Path, out: Path, options: argparse.N
 def search(spec: str, mode: str, cache: Path, options: argparse.Namespace) -> dict[str, object]:
     """One search, and what it says of itself."""
     out = Path(tempfile.mkdtemp(prefix=f"gpu-campaign-{mode}-"))
-    engine = Engine(configured(spec, mode, cache, out, options))
-    summary = engine.run()
-    stats = read_stats(out)
-    if options.json and summary.findings:  # finding.json and repro.py of each, in one file
+    row = measured(configured(spec, mode, cache, out, options))
+    if options.json and row["findings"]:  # finding.json and repro.py of each, in one file
         name = f"{options.json.with_suffix('')}-{len(list(options.json.parent.glob('*.tar.gz')))}"
         shutil.make_archive(name, "gztar", out / "findings")
     shutil.rmtree(out, ignore_errors=True)
+    return {"subject": spec, "mode": mode, **row}
+
+
+def measured(config: CampaignConfig) -> dict[str, object]:
+    """What a search found, and its figures."""
+    engine = Engine(config)
+    summary = engine.run()
+    stats = msgspec.to_builtins(read_stats(config.out))
     return {
-        "subject": spec,
-        "mode": mode,
         "findings": [msgspec.to_builtins(record) for record in engine.tally.findings()],
         "restarts": summary.restarts,
         "first_error": engine.tally.first_error,
-        "stats": {name: value for name, value in msgspec.to_builtins(stats).items() if name != "cache"},
+        "stats": {name: value for name, value in stats.items() if name != "cache"},
     }
 
 
