@@ -7,32 +7,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flashverify.campaign.causes.accesses import access, accesses, overwritten, stores
-from flashverify.campaign.causes.diagnoses import named, says_apart, told_apart
+from flashverify.campaign.causes.diagnoses import named, told_apart
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
 from flashverify.campaign.causes.independence import lacks_parts
 from flashverify.campaign.causes.needs import needs, small, small_errors
 from flashverify.campaign.causes.overflows import of_a_step
-from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, Symptom, symptom, unsteady
+from flashverify.campaign.causes.symptoms import OF_BITS, SHAPE, TOLD_BY_VALUES, VALUES, symptom, unsteady
+from flashverify.campaign.causes.together import HARDLY, Together
 from flashverify.case.text import parse_case
 from flashverify.judge.wording import plural
 from flashverify.outputs import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from flashverify.campaign.causes.company import Company
     from flashverify.judge.record import FindingRecord
-    from flashverify.judge.verdict import Key
 
 __all__ = ["Companions"]
 
-_RARELY, _HARDLY = 0.1, 0.01
-"""Probabilities of company by chance at which it says that the cause is one: of what was not asked, and of what a trial denied."""
-
-_ALONE = 4
-"""Cases on which a bucket was seen alone that are run again."""
-_LINKED = 1e-4
-"""Probability by chance at which it is enough that a failure is seen with a cause on half of its cases."""
+_RARELY = 0.1
+"""Probability by chance at which company says that the cause is one, of what was not asked; of what a trial denied it is `HARDLY`."""
 _SMALL_ERRORS = "it makes small errors of the same output"
 _LATE = 2
 """Cases of a failure that may have been seen too late to be asked about."""
@@ -43,71 +35,8 @@ _SEVERAL = 3
 """Cases of company from which on two findings that need the same are one while the search goes on."""
 
 
-class Companions:
-    """What company says of findings.
-
-    Args:
-        company: what failed together.
-
-    Attributes:
-        kept: buckets that were folded for their company alone: that one is seen says nothing about others.
-    """
-
-    def __init__(self, company: Company) -> None:
-        self._company = company
-        self.kept: set[Key] = set()
-        self._at_work: dict[tuple[Key, Key], bool] = {}
-        self._shows: dict[Key, frozenset[Symptom]] = {}
-        self._compared: set[tuple[Key, Key]] = set()
-        self._left_wrong: set[frozenset[Key]] = set()
-
-    def tried(self, cause: Key, bucket: Key, at_work: bool) -> None:
-        """Whether a cause shows with other values on every case on which a bucket was seen alone."""
-        self._at_work[cause, bucket] = at_work
-
-    def compared(self, cause: Key, found: Key) -> None:
-        """A cause shows with other values on the minimal case of an explained finding, and on every one on which that was seen alone."""
-        self._compared.add((cause, found))
-        self._at_work[cause, found] = True
-
-    def minimal(self, key: Key, shows: Iterable[Key]) -> None:
-        """What the minimal case of a finding shows, as it is or with a backward, in another dtype, with plain values."""
-        self._shows[key] = self._shows.get(key, frozenset()) | frozenset(map(symptom, shows))
-
-    def apart(self, found: FindingRecord, lead: FindingRecord) -> bool:
-        """Whether the diagnosis of one of two findings says that the other one is no work of its cause, or its repair leaves that wrong."""
-        if self.is_left_wrong(found.key, lead.key):
-            return True
-        pairs = ((found, lead), (lead, found))
-        return any(self._company.errors.beyond(a, b) or says_apart(b, a.key) for a, b in pairs)
-
-    def left_wrong(self, found: Key, lead: Key) -> None:
-        """The case of `found` is as wrong with the repair of `lead` as without it."""
-        self._left_wrong.add(frozenset({found, lead}))
-
-    def is_left_wrong(self, found: Key, lead: Key) -> bool:
-        """Whether the case of `found` was as wrong with the repair of `lead`, or the reverse."""
-        return frozenset({found, lead}) in self._left_wrong
-
-    def alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
-        """A few cases on which a bucket was seen without a cause, where nobody tried yet whether that shows there with other values."""
-        told = named(cause) and bucket.check in TOLD_BY_VALUES
-        return () if told or (cause.key, bucket) in self._at_work else self.few_alone(bucket, cause)
-
-    def few_alone(self, bucket: Key, cause: FindingRecord) -> tuple[str, ...]:
-        """A few cases on which a bucket was seen without a cause that could have been seen there."""
-        return tuple(self._company.alone(bucket, self._symptoms_of(cause))[:_ALONE])
-
-    def crossed(self, a: FindingRecord, b: FindingRecord) -> bool:
-        """Whether each of two findings was seen on a case that could have shown the other one and did not, with other values neither."""
-        pairs = [(one, two) for one, two in ((a, b), (b, a)) if not self._at_work.get((two.key, one.key))]
-        alone = (self._company.alone(one.key, self._symptoms_of(two) - {symptom(one.key)}) for one, two in pairs)
-        return len(pairs) == 2 and all(alone)
-
-    def never_alone(self, bucket: Key, cause: FindingRecord) -> tuple[bool, bool]:
-        """Whether a bucket was never seen without an explained finding, and whether chance hardly explains that."""
-        together, chance = self._met(bucket, cause, explained=True)
-        return together > 0, together > 0 and chance <= _HARDLY
+class Companions(Together):
+    """What company says of findings."""
 
     def needed(self, found: FindingRecord, lead: FindingRecord, *, over: bool) -> str:
         """Why two explained findings are one, in words: nothing can be taken from one without taking away the other; empty where not.
@@ -144,7 +73,7 @@ class Companions:
         if not asked or (small(found.verdict) and small(lead.verdict)):
             return ""
         together, chance = self._met(found.key, lead, explained=True)
-        often = together >= _SEVERAL and chance <= _HARDLY
+        often = together >= _SEVERAL and chance <= HARDLY
         return f"seen on {plural(together, 'case')}, never without it" if often else ""
 
     def _bits_of_values(self, found: FindingRecord, lead: FindingRecord) -> bool:
@@ -240,37 +169,7 @@ class Companions:
             told = not looked and together > _LATE
         elif (told and key.output in _OF_PARTS and outputs & _OF_LOGITS) or (told and follows):
             told = together > _LATE
-        most = _HARDLY if denied else 1.0 if over and not told else _RARELY
+        most = HARDLY if denied else 1.0 if over and not told else _RARELY
         if not together or chance > most:
             return "" if told or (denied and key.check in VALUES) else self._linked(found, lead, explained=explained)
         return f"seen on {plural(together, 'case')}, never without it" + "; nothing tells it apart" * (chance > _RARELY)
-
-    def _met(self, bucket: Key, cause: FindingRecord, *, explained: bool) -> tuple[int, float]:
-        minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
-        symptoms = self._symptoms_of(cause)
-        at_work = self._company.alone(bucket, symptoms) if self._at_work.get((cause.key, bucket)) else ()
-        return self._company.met(bucket, symptoms, minimal, at_work)
-
-    def _linked(self, found: FindingRecord, cause: FindingRecord, *, explained: bool) -> str:
-        """Whether a failure is seen with a cause far more often than chance explains, though not always, in words.
-
-        Small errors of two outputs come of the same values, whatever their causes are.
-        """
-        if small(found.verdict) and small(cause.verdict):
-            return ""
-        minimal = parse_case(cause.case) if explained and not cause.not_minimal else None
-        together, several, chance = self._company.linked(found.key, self._symptoms_of(cause), minimal)
-        if chance > _LINKED or 2 * together < several:
-            return ""
-        return f"seen with it on {together} of {plural(several, 'case')}, which chance does not explain"
-
-    def _alone_elsewhere(self, found: FindingRecord, lead: FindingRecord) -> bool:
-        """Whether the same output in another dtype, which a bucket holds, was seen without a finding that could have been seen there."""
-        held = (each.key for each in found.folded if symptom(each.key) == symptom(found.key))
-        shown = self._symptoms_of(lead)
-        return any(self._company.alone(key, shown) and not self._at_work.get((lead.key, key)) for key in held)
-
-    def _symptoms_of(self, cause: FindingRecord) -> frozenset[Symptom]:
-        """What a finding shows: of those that were folded into it those that more than company speaks for."""
-        folded = (each.key for each in cause.folded if each.key not in self.kept)
-        return frozenset(map(symptom, (cause.key, *folded)))
