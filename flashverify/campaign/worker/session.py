@@ -6,7 +6,6 @@ It never writes to the store: results go up as events, and the next case begins 
 from __future__ import annotations
 
 import os
-import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -16,23 +15,8 @@ import msgspec
 from flashverify.campaign.ahead import AheadToolkit, since
 from flashverify.campaign.plan_name import PlanName
 from flashverify.campaign.protocol import (
-    Attribute,
-    Batch,
     CaseJudged,
-    CaseList,
-    CasesListed,
-    Chunk,
-    Compare,
-    Judge,
-    Judged,
-    Mend,
-    Minimise,
-    Prepare,
-    Profile,
-    Reconsider,
     Reply,
-    Retry,
-    Separate,
     Spent,
     Started,
     Task,
@@ -45,9 +29,9 @@ from flashverify.campaign.worker.aside import Aside
 from flashverify.campaign.worker.gpu_memory import give_back, was_short
 from flashverify.campaign.worker.inflight import Inflight, InflightFile
 from flashverify.campaign.worker.lost_device import leave_a_lost_device
-from flashverify.case.text import format_case, parse_case
+from flashverify.campaign.worker.tasks import carry_out
+from flashverify.case.text import format_case
 from flashverify.errors import UsageError
-from flashverify.judge.record import Confirmation
 from flashverify.judge.verdict import CaseResult, Key, Status, Verdict
 from flashverify.subjects.blame import traceback_text
 
@@ -194,83 +178,11 @@ class Session:
         except Exception as error:  # a description may fail; the verdicts do not depend on it
             return f"unknown ({type(error).__name__}: {error})"
 
-    # --- tasks -----------------------------------------------------------------------------------------------------
-
     def run(self, task: Task) -> None:
         """Carry out one task."""
-        if isinstance(task, Batch):
-            from flashverify.campaign.worker.search import search
-
-            search(self, task)
-        elif isinstance(task, Chunk):
-            from flashverify.campaign.worker.traced import judge_listed
-
-            for text in task.cases:
-                if self.report(task.subject, judge_listed(self, task, parse_case(text))):
-                    break
-        elif isinstance(task, CaseList):
-            from flashverify.campaign.worker.listing import listed
-
-            self.emit(CasesListed(listed(self, task)))
-        elif isinstance(task, Minimise):
-            from flashverify.campaign.worker.minimise import minimise
-
-            minimise(self, task)
-        elif isinstance(task, Attribute):
-            from flashverify.campaign.worker.attribute import attribute
-
-            attribute(self, task)
-        elif isinstance(task, Compare):
-            from flashverify.campaign.worker.compare import compare
-
-            compare(self, task)
-        elif isinstance(task, Separate):
-            from flashverify.campaign.worker.separate import separate
-
-            separate(self, task)
-        elif isinstance(task, Profile):
-            from flashverify.campaign.worker.profile import profile
-
-            profile(self, task)
-        elif isinstance(task, Reconsider):
-            from flashverify.campaign.worker.reconsider import reconsider
-
-            reconsider(self, task)
-        elif isinstance(task, Mend):
-            from flashverify.campaign.worker.mend import mend
-
-            mend(self, task)
-        elif isinstance(task, Retry):
-            from flashverify.campaign.worker.retry import retry
-
-            retry(self, task)
-        elif isinstance(task, Prepare):
-            from flashverify.campaign.worker.ahead import prepare
-
-            prepare(self, task)
-        else:
-            self._judge_one(task)
+        carry_out(self, task)
         self._look_aside()
         self.emit(TaskDone())
-
-    def _judge_one(self, task: Judge) -> None:
-        case, first = parse_case(task.case), parse_case(task.first or task.case)
-        result = self.judge(task.subject, case, task.plan)
-        confirmation, diagnosis = Confirmation(), None
-        failing = {v.key(result.subject, case.dtype): v for v in reversed(result.failures)}
-        if task.confirm is not None and task.confirm in failing:
-            self.emit(Started())
-            try:
-                confirmation = self.toolkit.confirm(self.subject(task.subject), case, failing[task.confirm])
-            except Exception as error:  # the failure stands without the second oracle
-                print(f"confirm failed: {type(error).__name__}: {error}", file=sys.stderr)
-        if task.diagnose is not None and task.diagnose in failing:
-            self.emit(Started())
-            try:
-                diagnosis = self.toolkit.diagnose(self.subject(task.subject), case, failing[task.diagnose], first=first)
-            except Exception as error:  # and without words for it
-                print(f"diagnose failed: {type(error).__name__}: {error}", file=sys.stderr)
-        self.emit(Judged(result, confirmation, diagnosis))
 
 
 def place_of(error: BaseException) -> str:
