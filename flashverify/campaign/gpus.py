@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flashverify.child_process import VISIBLE
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["PER_GPU", "VISIBLE", "chosen_gpus", "gpu_of_worker", "gpu_words", "visible_gpus"]
+__all__ = ["PER_GPU", "chosen_gpus", "gpu_of_worker", "gpu_words", "visible_gpus"]
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 PER_GPU = 14
 """Workers that share a GPU at most: most of a small case is judged on the CPU."""
 _DEVICES = Path("/dev")

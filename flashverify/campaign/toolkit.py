@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flashverify.campaign.ahead import CompilesAhead
-from flashverify.campaign.gpus import VISIBLE
 from flashverify.campaign.plan_name import PlanName
+from flashverify.child_process import VISIBLE
 from flashverify.errors import UsageError
 
 if TYPE_CHECKING:

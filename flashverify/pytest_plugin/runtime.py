@@ -16,7 +16,7 @@ from flashverify.campaign.protocol import CaseList, Judge
 from flashverify.campaign.supervisor.probe import Probe
 from flashverify.campaign.supervisor.process import ProcessSetup
 from flashverify.campaign.supervisor.schedule import batch_seed
-from flashverify.child_process import child_environment
+from flashverify.child_process import VISIBLE, child_environment
 from flashverify.errors import FlashverifyError
 from flashverify.judge.verdict import CaseResult
 from flashverify.pytest_plugin.gpus import gpu_of
@@ -85,7 +85,7 @@ class Runtime:
         """The root folder of the tests ends the import path, and a worker sees its GPU alone."""
         path = child_environment(interpret=self.device == "cpu")["PYTHONPATH"]
         found = {"PYTHONPATH": os.pathsep.join((path, str(self.root)))}
-        return found | ({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})
+        return found | ({VISIBLE: self.gpu} if self.gpu else {})
 
     @property
     def case_limit(self) -> float:

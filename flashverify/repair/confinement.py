@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flashverify.child_process import VISIBLE
+
 __all__ = ["confine"]
 
 _ROOM = 4 << 30
@@ -37,7 +39,7 @@ def confine() -> None:
 
 def _without_gpus() -> None:
     """Torch asks for no GPU here: the driver of one refuses to answer in the child of a process that asked it, or needs more memory than it may take."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ[VISIBLE] = ""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.cuda._lazy_init = _no_gpu

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flashverify.child_process import VISIBLE
 from flashverify.errors import FlashverifyError, SubjectLoadError
 from flashverify.subjects.files import module_of_file
 from flashverify.subjects.inability import NO_GPU, PRETEND, inability_of
@@ -146,7 +147,7 @@ def has_gpu() -> bool:
 
     Linux has NVIDIA's control device. WSL2 has one device for the GPUs of every maker, so NVIDIA's library must load as well.
     """
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+    if os.environ.get(VISIBLE) in ("", "-1"):
         return False
     return _CONTROL.exists() or (_WSL.exists() and _loads("libcuda.so.1"))
 

@@ -1,6 +1,9 @@
 """The variables that a worker is started with."""
 
+import pytest
+
 from flashverify.campaign.supervisor.process import worker_environment
+from flashverify.child_process import child_environment
 
 KEPT = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
@@ -18,8 +21,11 @@ def test_what_the_user_says_of_memory_stays(monkeypatch):
     assert worker_environment("cuda")[KEPT[1]] == worker_environment("cpu")[KEPT[1]] == "4096"
 
 
-def test_a_worker_that_interprets_sees_no_gpu_whatever_this_process_sees(monkeypatch):
+@pytest.mark.parametrize(
+    "environment", [worker_environment, lambda device: child_environment(interpret=device == "cpu")]
+)
+def test_a_process_that_interprets_sees_no_gpu_whatever_this_process_sees(environment, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
 
-    assert worker_environment("cpu")["CUDA_VISIBLE_DEVICES"] == ""
-    assert worker_environment("cuda")["CUDA_VISIBLE_DEVICES"] == "1,2"
+    assert environment("cpu")["CUDA_VISIBLE_DEVICES"] == ""
+    assert environment("cuda")["CUDA_VISIBLE_DEVICES"] == "1,2"

@@ -16,6 +16,7 @@ from flashverify.campaign.supervisor.known_kinds import KnownKinds
 from flashverify.campaign.supervisor.pool import Pool
 from flashverify.campaign.supervisor.probe import START_LIMIT
 from flashverify.campaign.supervisor.readiness import Readiness
+from flashverify.child_process import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +78,7 @@ class Compilers:
         setup = msgspec.structs.replace(
             self._setup,
             case_limit=_LIMIT,
-            environment=self._setup.environment | {"CUDA_VISIBLE_DEVICES": ""},
+            environment=self._setup.environment | {VISIBLE: ""},
             gpus=(),
             ahead=ahead,
         )

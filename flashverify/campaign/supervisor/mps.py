@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.gpus import VISIBLE
+from flashverify.child_process import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

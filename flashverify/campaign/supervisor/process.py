@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from flashverify.campaign.gpus import VISIBLE, gpu_of_worker
+from flashverify.campaign.gpus import gpu_of_worker
 from flashverify.campaign.protocol import Event, EventLines, WorkerConfig, encode
 from flashverify.campaign.supervisor.mps import own_context
 from flashverify.campaign.worker.inflight import Inflight, read_inflight
-from flashverify.child_process import child_environment
+from flashverify.child_process import VISIBLE, child_environment
 from flashverify.judge.verdict import Status, Verdict
 from flashverify.starvation import proc_number, starved
 
@@ -59,18 +59,13 @@ class ProcessSetup(msgspec.Struct, frozen=True):
 
 
 def worker_environment(device: str) -> dict[str, str]:
-    """The child's environment: one thread per worker, and a context of its own where nobody gives it another.
-
-    One that interprets sees no GPU: it judges as on a machine without one, and torch starts no threads for GPUs, beside which no child of it
-    could differentiate.
-    """
+    """The child's environment: one thread per worker, and a context of its own where nobody gives it another."""
     kept = {} if device == "cpu" else {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
     own = {
         "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(tempfile.gettempdir()) / f"flashverify-hypothesis-{os.getuid()}"),
         **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     }
-    hidden = {VISIBLE: ""} if device == "cpu" else {}
-    return own_context(child_environment(interpret=device == "cpu")) | kept | own | hidden
+    return own_context(child_environment(interpret=device == "cpu")) | kept | own
 
 
 class WorkerProcess:
