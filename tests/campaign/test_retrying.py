@@ -95,6 +95,35 @@ def test_what_the_repair_of_every_known_cause_leaves_wrong_is_minimised_before_m
     assert not {DK, TOUCHED} & {each.key for each in asked}, "that is known"
 
 
+def test_one_name_of_both_says_more_than_a_repair_that_leaves_one_wrong(known):
+    explainer, ledger = known
+    named = Diagnosis("codes-scale-twice", "The scale of the codes is applied twice.")
+    for key, diagnosis in ((OUT, msgspec.structs.replace(named, repairs=(REPAIR,))), (DK, LOOK)):
+        explainer.told(0, Minimal(key, "fv1", failing(key), Confirmation(3, 3), diagnosis))
+    explainer.told(0, Retried(OUT, (), (DK,)))
+    assert explainer._book.apart(DK, OUT)
+
+    explainer.told(0, Minimal(DK, "fv1 seq_k=2", failing(DK), Confirmation(3, 3), named))
+
+    assert [(each.key, each.why) for each in ledger.tally.records[OUT].folded] == [(DK, "the same diagnosis")]
+
+
+def test_names_are_asked_before_repairs(known):
+    explainer, _ = known
+    explainer.told(0, Mended(OUT, (REPAIR,)))
+    explainer._folding.unprofiled.clear()
+    assert isinstance(explainer.next(True), Retry)
+
+    named = Diagnosis("causal-ignored", "The causal mask is ignored.")
+    explainer.told(0, Minimal(DK, "fv1", failing(DK), Confirmation(3, 3), named))
+    explainer._folding.unprofiled.clear()
+    task = explainer.next(True)
+
+    assert isinstance(task, Attribute)
+    assert (task.cause.key, task.trials) == (DK, False)
+    assert TOUCHED in {each.key for each in task.asked}
+
+
 def test_a_branch_that_is_switched_tells_nothing(known):
     explainer, _ = known
     explainer.told(0, Mended(OUT, (BRANCH,)))

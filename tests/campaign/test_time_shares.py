@@ -4,7 +4,10 @@ from itertools import pairwise
 
 import pytest
 
+from flashverify.campaign import environment
+from flashverify.campaign.commands import where
 from flashverify.campaign.commands.panel import status_text
+from flashverify.campaign.commands.settings import Settings
 from flashverify.campaign.commands.where import default_compilers
 from flashverify.campaign.protocol import CaseJudged, Spent
 from flashverify.campaign.store.stats import read_stats, stats_sentence, write_stats
@@ -97,3 +100,12 @@ def test_the_status_line_and_the_report_say_them():
 )
 def test_processes_compile_ahead_of_a_search_on_a_gpu_alone(kind, device, workers, asked, expected):
     assert default_compilers(kind, device, workers, asked) == expected
+
+
+@pytest.mark.parametrize(("processors", "asked", "expected"), [(3, None, 0), (4, None, 2), (3, 1, 1)])
+def test_on_few_processors_nothing_is_compiled_ahead_unless_it_is_asked_for(processors, asked, expected, monkeypatch):
+    monkeypatch.setattr(environment, "cpu_count", lambda: processors)
+    monkeypatch.setattr(environment, "resolve_device", lambda device: "cuda")
+    monkeypatch.setattr(where, "visible_gpus", lambda environ: ("0", "1"))
+
+    assert where.here("fuzz", Settings(compilers=asked), ("bundled",)).compilers == expected

@@ -48,15 +48,18 @@ class CauseBook(HiddenCauses):
         self.pairs = Pairs(self._companions, self.sighting)
         self.remaining = Remaining(records, company, self._companions, self.known, self._denials)
 
-    def question(self, subject: str, *, trials: bool) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
+    def question(
+        self, subject: str, *, trials: bool, names: bool = False
+    ) -> tuple[FindingRecord, tuple[Sighting, ...]] | None:
         """A cause, and the waiting buckets that it may account for; None where everything was asked.
 
         Args:
             subject: its name.
             trials: whether cases are to be run again in other ways; what takes one run at most is asked before that.
+            names: only causes with a name.
         """
         asked = self._asked if trials else self._asked | self._looked
-        return self._first(subject, partial(self._buckets, asked=asked, trials=trials))
+        return self._first(subject, partial(self._buckets, asked=asked, trials=trials, names=names))
 
     def looked(self, cause: Key, sightings: Iterable[Sighting]) -> None:
         """What takes one run at most was asked."""
@@ -70,7 +73,11 @@ class CauseBook(HiddenCauses):
         """A cause is at work where an explained finding was seen."""
         self._companions.compared(cause, found)
 
-    def _buckets(self, cause: FindingRecord, *, asked: Set[tuple[Key, Key, str]], trials: bool) -> Iterator[Sighting]:
+    def _buckets(
+        self, cause: FindingRecord, *, asked: Set[tuple[Key, Key, str]], trials: bool, names: bool
+    ) -> Iterator[Sighting]:
+        if names and not named(cause):
+            return
         for record in self.waiting():
             sighting = self.sighting(record.key)
             if sighting is None or record.key.subject != cause.key.subject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flashverify.campaign.causes.diagnoses import named, says_apart
+from flashverify.campaign.causes.diagnoses import named, one_name, says_apart
 from flashverify.campaign.causes.needs import small
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, Symptom, symptom
 from flashverify.case.text import parse_case
@@ -67,8 +67,11 @@ class Together:
         return frozenset({found, lead}) in self._left_wrong
 
     def apart(self, found: FindingRecord, lead: FindingRecord) -> bool:
-        """Whether the diagnosis of one of two findings says that the other one is no work of its cause, or its repair leaves that wrong."""
-        if self.is_left_wrong(found.key, lead.key):
+        """Whether the diagnosis of one of two findings says that the other one is no work of its cause, or its repair leaves that wrong.
+
+        One name of both says more than a repair.
+        """
+        if self.is_left_wrong(found.key, lead.key) and not (named(found) and one_name(found, lead)):
             return True
         pairs = ((found, lead), (lead, found))
         return any(self._company.errors.beyond(a, b) or says_apart(b, a.key) for a, b in pairs)

@@ -35,7 +35,7 @@ def shared_options(*names: str) -> Callable[[_Command], _Command]:
         },
         "compilers": {
             "metavar": "N",
-            "help": "processes that compile ahead of a search on a GPU, on each machine; 0 is none [default: as many as workers]",
+            "help": "processes that compile ahead of a search on a GPU, on each machine; 0 is none [default: as many as workers, none beside one worker or with fewer than 4 processors]",
         },
         "out": {"metavar": "DIR", "help": "run folder [default: a new one in flashverify-out]"},
         "device": {"metavar": "auto|cpu|cuda", "help": "where the subjects run [default: auto]"},

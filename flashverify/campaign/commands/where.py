@@ -23,6 +23,10 @@ __all__ = ["Where", "default_compilers", "default_workers", "here", "in_cluster"
 _MEMORY_SHARE = 0.8
 
 
+_ROOM_TO_COMPILE = 4
+"""Processors from which on processes compile ahead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """See `CampaignConfig`, whose fields these are.
@@ -48,11 +52,17 @@ def default_workers(device: str, gpus: int = 1) -> int:
     return cpus if device == "cpu" else max(1, gpus, min(PER_GPU * max(1, gpus), cpus - 2))
 
 
-def default_compilers(kind: str, device: str, workers: int, asked: int | None) -> int:
-    """Processes that compile ahead: for a search on a GPU as many as it has workers, and none beside a single one."""
+def default_compilers(kind: str, device: str, workers: int, asked: int | None, *, room: bool = True) -> int:
+    """Processes that compile ahead: for a search on a GPU as many as it has workers.
+
+    There are none beside a single worker, and none without `room`, on a machine with few processors: the workers leave them no time, and
+    would draw from the one kind of cases that is ready.
+    """
     if kind != "fuzz" or device == "cpu":
         return 0
-    return asked if asked is not None else workers if workers > 1 else 0
+    if asked is not None:
+        return asked
+    return workers if workers > 1 and room else 0
 
 
 def here(kind: str, settings: Settings, subjects: tuple[str, ...]) -> Where:
@@ -64,7 +74,8 @@ def here(kind: str, settings: Settings, subjects: tuple[str, ...]) -> Where:
     device = environment.resolve_device(settings.device)
     gpus = chosen_gpus(settings.gpus, visible_gpus(os.environ) if device == "cuda" else ())
     workers = settings.workers or default_workers(device, len(gpus))
-    compilers = default_compilers(kind, device, workers, settings.compilers)
+    room = environment.cpu_count() >= _ROOM_TO_COMPILE
+    compilers = default_compilers(kind, device, workers, settings.compilers, room=room)
     cache = cache_environment(subjects, os.environ) if device == "cuda" else {}
     if settings.mps and device == "cpu":
         raise UsageError("--mps is not accepted: the subjects do not run on a GPU")

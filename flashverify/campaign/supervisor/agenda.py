@@ -89,6 +89,7 @@ class Agenda:
         return (
             self._profile(waiting, limit)
             or self._minimised([each for each in waiting if self.book.of_its_own(each)], searching)
+            or self._whose_name(free, limit)
             or self.retrying.next(free, limit)
             or self.experiments.of_names(free, limit)
             or self._whose_work(free, searching, limit)
@@ -133,6 +134,11 @@ class Agenda:
         record = self._turns.first(waiting)
         again = self.attempts[record.key] > 0
         return minimisation(self._config, self._tally, self.book, record, limit, again=again)
+
+    def _whose_name(self, free: list[str], limit: float | None) -> Attribute | None:
+        """What waits is put to the names that are known, which takes one run: they say more than a repair, whose place may not be the only one."""
+        asked = (self.book.question(subject, trials=False, names=True) for subject in free)
+        return next((Attribute(*found, limit, trials=False) for found in asked if found is not None), None)
 
     def _whose_work(self, free: list[str], searching: bool, limit: float | None) -> Explains | None:
         """What waits is put to the causes that are known: first what takes one run at most, then cases are run again in other ways."""
