@@ -6,7 +6,9 @@ import pytest
 
 from flashverify.campaign.worker.search import draw
 from flashverify.case.space.strategies import GPU, all_kinds, cases
+from flashverify.case.space.traced import class_of, lengths_of
 from flashverify.case.supports import Supports
+from flashverify.case.text import parse_case
 
 TRACED = Supports(
     masks=("causal", "window", "packed", "bitmap"),
@@ -58,3 +60,25 @@ def test_all_of_it_is_somewhere_in_the_list(kinds):
 
 def test_kinds_of_other_subjects_have_nothing_of_it():
     assert {kind.traced for kind in all_kinds(dataclasses.replace(TRACED, traced=False), GPU)} == {None}
+
+
+def test_classes_of_lengths_that_are_not_drawn_are_in_no_case_of_a_kind(kinds):
+    packed = next(kind for kind in kinds if "packed" in kind.parts)
+    for kind in (kinds[0], packed):
+        drawn = {class_of(lengths_of(case)) for case in draw(cases(TRACED, profile=GPU, kinds=[kind]), 60, 1)}
+        most = frozenset(drawn - {(2, 2)})
+        assert most
+        without = dataclasses.replace(kind, traced=dataclasses.replace(kind.traced, without=most))
+        left = draw(cases(TRACED, profile=GPU, kinds=[without]), 30, 2)
+
+        assert len(left) == 30
+        assert not most & {class_of(lengths_of(case)) for case in left}
+
+
+def test_classes_of_lengths_are_one_a_block_and_more():
+    assert [class_of(lengths) for lengths in ((1, 2), (128, 129), (0, 1))] == [(0, 1), (1, 2), (0, 0)]
+
+
+def test_rows_and_keys_behind_the_last_packed_sequence_do_not_count():
+    assert lengths_of(parse_case("fv1 seq_q=200 seq_k=300 packed=0,3,5/0,1,7")) == (5, 7)
+    assert lengths_of(parse_case("fv1 seq_q=200 seq_k=300")) == (200, 300)
