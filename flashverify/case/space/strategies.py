@@ -38,7 +38,7 @@ from flashverify.case.space.seen_masks import draw_seen_mask
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.stretched import long_keys, many_blocks
 from flashverify.case.space.tile_sizes import tile_of
-from flashverify.case.space.traced import class_of, with_alignment, with_grad, with_storage
+from flashverify.case.space.traced import moved, with_alignment, with_grad, with_storage
 from flashverify.case.space.value_draws import draw_values
 from flashverify.case.tensors import TENSORS
 
@@ -64,7 +64,7 @@ _ALL_KINDS = 2048
 
 
 def cases(supports: Supports, *, profile: Profile = CPU, kinds: Sequence[CompileKey] = ()) -> SearchStrategy[Case]:
-    """Cases that a subject supports, by construction; only `supports.also`, and a kind with lengths that are not drawn, may reject a draw.
+    """Cases that a subject supports, by construction; only `supports.also` may reject a draw.
 
     A dtype whose plainest case `supports.also` refuses is not drawn at all.
 
@@ -181,9 +181,9 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         lengths = narrowed(draw, supports, parts, lengths)
     if packed is None and not profile.log_uniform and "bias" not in kind.features:
         lengths = long_keys(draw, supports, parts, lengths, batch * heads_kv * (dim_qk + dim_v), kind.page_size)
+    if kind.traced is not None:
+        lengths = moved(supports, kind.traced, parts, lengths)
     seq_q, seq_k = lengths
-    if kind.traced is not None and "packed" not in parts:  # before anything else is drawn in vain
-        assume(class_of(lengths) not in kind.traced.without)
     mask = draw_seen_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)
     storage = dataclasses.replace(
@@ -192,8 +192,6 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         kept_pages=kind.page_size is not None and not supports.freed_pages,
     )
     if kind.traced is not None:
-        if mask.packed is not None:
-            assume(class_of((mask.packed.cu_q[-1], mask.packed.cu_k[-1])) not in kind.traced.without)
         mask, storage = with_alignment(mask, kind.traced), with_storage(storage, kind.traced)
     case = Case(
         batch=batch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from flashverify.case.case import Grad
@@ -22,6 +23,7 @@ __all__ = [
     "Traced",
     "class_of",
     "lengths_of",
+    "moved",
     "traced_of",
     "with_alignment",
     "with_grad",
@@ -53,7 +55,7 @@ class Traced:
         transposed: likewise.
         strided: likewise.
         backward: whether there are gradients.
-        without: classes of lengths that are not drawn.
+        without: classes of lengths that are not drawn, as far as `moved` knows others.
     """
 
     heads: Heads
@@ -104,6 +106,24 @@ def class_of(lengths: tuple[int, int]) -> LengthClass:
     """That of so many rows and keys."""
     rows, keys = ((length > 1) + (length > _BLOCK) for length in lengths)
     return rows, keys
+
+
+def moved(supports: Supports, traced: Traced, parts: frozenset[str], lengths: tuple[int, int]) -> tuple[int, int]:
+    """The lengths, in the nearest class that is drawn, as far as the subject has that. Those of packed sequences stay.
+
+    Draws that are rejected instead would cost as much as whole ones, and what Hypothesis draws after ten of a run are copies.
+    """
+    own, square = class_of(lengths), supports.square or ("causal" in parts and not supports.rectangular_causal)
+    left = [each for each in product(range(3), repeat=2) if each not in traced.without]
+    if own not in traced.without or not left or square or parts & {"packed", "tree"}:
+        return lengths
+    nearest = min(left, key=lambda each: (abs(each[0] - own[0]) + abs(each[1] - own[1]), -sum(each)))
+    seq_q, seq_k = (
+        length if number == was else (1, 2 + length % (_BLOCK - 1), _BLOCK + max(length, 1))[number]
+        for length, number, was in zip(lengths, nearest, own, strict=True)
+    )
+    rows, keys = supports.rows(), supports.keys()
+    return (seq_q, seq_k) if seq_q in rows and seq_k in keys else lengths
 
 
 def lengths_of(case: Case) -> tuple[int, int]:
