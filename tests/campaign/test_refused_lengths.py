@@ -11,6 +11,7 @@ from flashverify.campaign.worker.search import draw
 from flashverify.campaign.worker.trace_pace import TracePace
 from flashverify.campaign.worker.traced import TracedKinds
 from flashverify.case.text import parse_case
+from flashverify.launching.compilations import NotCompiled
 
 ONE_KEY = (1, 0)
 
@@ -99,3 +100,24 @@ def test_a_worker_puts_off_fewer_cases_and_each_is_told(tmp_path, monkeypatch):
     assert told == [str(case) for cases in left for case in cases]
     assert {case.seq_k for cases in left for case in cases} == {1}
     assert [bool(cases) for cases in left] == [True, False, False, False, True, False, False, False]
+
+
+def test_a_drawn_case_of_a_class_that_is_left_out_is_put_off_before_it_is_judged(monkeypatch):
+    monkeypatch.setattr(TracePace, "may_open", lambda self, elapsed: False)
+    monkeypatch.setattr(TracePace, "may_grow", lambda self, elapsed: False)
+    worker = importlib.import_module("test_traced").Worker()
+    case, asked = parse_case("fv1 seq_q=9 seq_k=1 dim_v=16"), []
+    worker.toolkit.of_kinds = lambda subject, kinds, without=frozenset(): st.sampled_from((parse_case("fv1"), case))
+    kinds = TracedKinds(worker, "clean")
+    kinds.kinds.append(1)
+
+    def judge(spec, case, plan):
+        asked.append(case)
+        raise NotCompiled
+
+    worker.judge = judge
+    for number in range(5):
+        assert [kinds.drawn(each) for each in kinds.cases(Batch("clean", 3, number, 9, traced=True), 9)] == [None]
+
+    assert asked == [case] * 2, "in the first and the fifth batch alone"
+    assert worker.events == [PutOff("clean", str(case), left=True)] * 5

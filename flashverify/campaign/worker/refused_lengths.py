@@ -34,7 +34,7 @@ class RefusedLengths:
         self._refused: dict[int, set[LengthClass]] = {}
         self._judged: dict[int, set[LengthClass]] = {}
         self._kinds: dict[Case, int] = {}
-        self._batches = 0
+        self._batches, self._every = 0, True
 
     def cases(self, kinds: Iterable[int], of_kind: OfKind, *, grows: bool) -> SearchStrategy[Case]:
         """Cases of a batch.
@@ -46,7 +46,7 @@ class RefusedLengths:
         """
         self._batches += 1
         self._kinds.clear()
-        every = grows or self._batches % _FREE == 1
+        self._every = every = grows or self._batches % _FREE == 1
         drawn = {kind: self._noted(kind, of_kind(kind, frozenset(() if every else self.of(kind)))) for kind in kinds}
         return st.sampled_from(list(drawn)).flatmap(drawn.__getitem__)
 
@@ -60,6 +60,11 @@ class RefusedLengths:
     def of(self, kind: int) -> set[LengthClass]:
         """The classes of a kind that are left out."""
         return self._refused.get(kind, set()) - self._judged.get(kind, set())
+
+    def leaves(self, case: Case) -> bool:
+        """Whether a drawn case of this batch is of a class that is left out; packed sequences may be, whatever was to be drawn."""
+        kind = self._kinds.get(case)
+        return kind is not None and not self._every and class_of(lengths_of(case)) in self.of(kind)
 
     def opened(self, kind: int, case: Case) -> None:
         """A case opens a kind."""

@@ -107,6 +107,9 @@ class TracedKinds:
 
     def drawn(self, case: Case) -> CaseResult | None:
         """Judges a case of `cases`, or leaves it where torch would have to compile for it and may not, which gives None."""
+        if not self._opening and self._lengths.leaves(case):  # before it has tensors
+            self._left(case)
+            return None
         result = self.judge(case, opening=self._opening)
         self._lengths.tried(case, judged=result is not None)
         return result
@@ -124,8 +127,12 @@ class TracedKinds:
             if opening:  # its first call asks for more than one compilation, as one with graph breaks does
                 return self._judged(case, opening=True, whole=True)
             self._session.clear()
-            self._session.emit(PutOff(self._spec, format_case(case), left=True))
+            self._left(case)
             return None
+
+    def _left(self, case: Case) -> None:
+        """A case is not judged."""
+        self._session.emit(PutOff(self._spec, format_case(case), left=True))
 
     def _judged(self, case: Case, *, opening: bool, whole: bool = False) -> CaseResult:
         """Judges a case; `whole` lets torch compile whatever it asks for.
