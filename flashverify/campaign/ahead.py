@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from flashverify.campaign.toolkit import Toolkit
     from flashverify.case.case import Case
     from flashverify.case.space.compile_keys import CompileKey
-    from flashverify.case.space.traced import LengthClass
     from flashverify.launching.compilations import Compilations
     from flashverify.launching.rehearsal import Launches
 
@@ -39,10 +37,8 @@ class AheadToolkit(Protocol):
     def traced(self, subject: Any) -> int:
         """How many kinds a subject has that torch traces, which each worker compiles for itself; 0 of any other subject."""
 
-    def of_kinds(
-        self, subject: Any, kinds: Sequence[int], without: frozenset[LengthClass] = frozenset()
-    ) -> SearchStrategy[Case]:
-        """Cases of these kinds; of all kinds where there is none of these. Those of kinds that torch traces have no lengths of the classes `without`."""
+    def of_kinds(self, subject: Any, kinds: Sequence[int]) -> SearchStrategy[Case]:
+        """Cases of these kinds; of all kinds where there is none of these."""
 
     def rehearsal(self, capability: tuple[int, int]) -> AbstractContextManager[Launches]:
         """Inside, launches compile for a GPU of a capability and do no more."""
@@ -94,11 +90,6 @@ def since(before: Spent, now: Spent) -> Spent:
     )
 
 
-def _without(kind: CompileKey, classes: frozenset[LengthClass]) -> CompileKey:
-    """A kind of which lengths of these classes are not drawn, where torch traces it."""
-    return kind if kind.traced is None else replace(kind, traced=replace(kind.traced, without=classes))
-
-
 class CompilesAhead:
     """The part of flashverify's toolkit that is about compiled kernels."""
 
@@ -141,14 +132,12 @@ class CompilesAhead:
         """See `AheadToolkit`."""
         return len(self._kinds(subject)) if subject.supports.compiles and subject.supports.traced else 0
 
-    def of_kinds(
-        self, subject: Any, kinds: Sequence[int], without: frozenset[LengthClass] = frozenset()
-    ) -> SearchStrategy[Case]:
+    def of_kinds(self, subject: Any, kinds: Sequence[int]) -> SearchStrategy[Case]:
         """See `AheadToolkit`."""
         from flashverify.case.space.strategies import GPU, cases
 
         listed = self._kinds(subject)
-        known = [_without(listed[kind], without) for kind in kinds if kind < len(listed)]
+        known = [listed[kind] for kind in kinds if kind < len(listed)]
         return cases(subject.supports, profile=GPU, kinds=known or listed)
 
     def _kinds(self, subject: Any) -> tuple[CompileKey, ...]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from flashverify.campaign.ahead import ahead_of
 from flashverify.campaign.protocol import PutOff
-from flashverify.campaign.worker.refused_lengths import RefusedLengths
 from flashverify.campaign.worker.trace_pace import TracePace
 from flashverify.case.text import format_case
 from flashverify.launching.compilations import NotCompiled
@@ -60,7 +59,6 @@ class TracedKinds:
         self._session, self._spec = session, spec
         self._begun, self._pace = time.monotonic(), TracePace()
         self._opening = False
-        self._lengths = RefusedLengths()
         self.kinds: list[int] = []
 
     @property
@@ -68,10 +66,7 @@ class TracedKinds:
         return time.monotonic() - self._begun
 
     def cases(self, task: Batch, count: int) -> Iterator[Case]:
-        """Different cases of a batch: where one more kind may be opened, one of that first, and then cases of all kinds that are open.
-
-        Where torch may compile nothing more, most batches draw no lengths that it was found to compile for.
-        """
+        """Different cases of a batch: where one more kind may be opened, one of that first, and then cases of all kinds that are open."""
         from flashverify.campaign.worker.search import draw, fresh
 
         toolkit, subject = ahead_of(self._session.toolkit), self._session.subject(self._spec)
@@ -83,12 +78,7 @@ class TracedKinds:
                     self._opening = False
                     break
         if self.kinds:  # without the simplest case of all: lengths of 1 are compiled apart
-            strategy = self._lengths.cases(
-                self.kinds,
-                lambda kind, without: toolkit.of_kinds(subject, (kind,), without),
-                grows=self._pace.may_grow(self._elapsed),
-            )
-            yield from islice(fresh(strategy, count + 1, task.seed), 1, None)
+            yield from islice(fresh(toolkit.of_kinds(subject, tuple(self.kinds)), count + 1, task.seed), 1, None)
 
     def _first(self, kind: int, examples: tuple[Case, ...]) -> Case:
         """The case that opens a kind: the longest, since lengths of 1 and of one block are compiled apart."""
@@ -96,9 +86,7 @@ class TracedKinds:
         self._pace.opened += 1
         self._session.opened += 1
         self.kinds.append(kind)
-        longest = max(examples, key=lambda case: min(case.seq_q, case.seq_k))
-        self._lengths.opened(kind, longest)
-        return longest
+        return max(examples, key=lambda case: min(case.seq_q, case.seq_k))
 
     def _unopened(self, number: int, total: int) -> list[int]:
         """Kinds that are not open: some that follow the one of that number in the list, round and round."""
@@ -107,12 +95,7 @@ class TracedKinds:
 
     def drawn(self, case: Case) -> CaseResult | None:
         """Judges a case of `cases`, or leaves it where torch would have to compile for it and may not, which gives None."""
-        if not self._opening and self._lengths.leaves(case):  # before it has tensors
-            self._left(case)
-            return None
-        result = self.judge(case, opening=self._opening)
-        self._lengths.tried(case, judged=result is not None)
-        return result
+        return self.judge(case, opening=self._opening)
 
     def judge(self, case: Case, *, opening: bool) -> CaseResult | None:
         """Judges a case; checks for which torch would have to compile more than it may are left out.
@@ -127,12 +110,8 @@ class TracedKinds:
             if opening:  # its first call asks for more than one compilation, as one with graph breaks does
                 return self._judged(case, opening=True, whole=True)
             self._session.clear()
-            self._left(case)
+            self._session.emit(PutOff(self._spec, format_case(case), left=True))
             return None
-
-    def _left(self, case: Case) -> None:
-        """A case is not judged."""
-        self._session.emit(PutOff(self._spec, format_case(case), left=True))
 
     def _judged(self, case: Case, *, opening: bool, whole: bool = False) -> CaseResult:
         """Judges a case; `whole` lets torch compile whatever it asks for.

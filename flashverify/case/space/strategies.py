@@ -38,7 +38,7 @@ from flashverify.case.space.seen_masks import draw_seen_mask
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.stretched import long_keys, many_blocks
 from flashverify.case.space.tile_sizes import tile_of
-from flashverify.case.space.traced import moved, with_alignment, with_grad, with_storage
+from flashverify.case.space.traced import with_alignment, with_grad, with_storage
 from flashverify.case.space.value_draws import draw_values
 from flashverify.case.tensors import TENSORS
 
@@ -183,8 +183,6 @@ def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrate
         lengths = narrowed(draw, supports, parts, lengths)
     if packed is None and not profile.log_uniform and "bias" not in kind.features:
         lengths = long_keys(draw, supports, parts, lengths, batch * heads_kv * (dim_qk + dim_v), kind.page_size)
-    if kind.traced is not None:
-        lengths = moved(supports, kind.traced, parts, lengths)
     seq_q, seq_k = lengths
     mask = draw_seen_mask(draw, supports, parts, kind, (batch, sequences, heads_q, *lengths), packed)
     logits, dropout = draw_modifiers(draw, supports, kind.features)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from flashverify.case.case import Grad
@@ -18,27 +17,12 @@ if TYPE_CHECKING:
     from flashverify.case.space.heads import Heads
     from flashverify.case.supports import Supports
 
-__all__ = [
-    "LengthClass",
-    "Traced",
-    "class_of",
-    "lengths_of",
-    "moved",
-    "traced_of",
-    "with_alignment",
-    "with_grad",
-    "with_storage",
-]
-
-LengthClass = tuple[int, int]
-"""Of rows and of keys: 0 up to 1, 1 up to a block, 2 for more. Code for one of them is not taken for another."""
+__all__ = ["Traced", "traced_of", "with_alignment", "with_grad", "with_storage"]
 
 _WILD = 4
 """One kind in so many has another layout, scale or set of gradients than most programs have; the next such kind has another one of them."""
 _FORWARD = 5
 """One kind in so many has no backward."""
-_BLOCK = 128
-"""Rows and keys of a block of the block masks that most programs have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +39,6 @@ class Traced:
         transposed: likewise.
         strided: likewise.
         backward: whether there are gradients.
-        without: classes of lengths that are not drawn, as far as `moved` knows others.
     """
 
     heads: Heads
@@ -67,7 +50,6 @@ class Traced:
     transposed: bool = False
     strided: bool = False
     backward: bool = True
-    without: frozenset[LengthClass] = frozenset()
 
 
 def traced_of(
@@ -100,36 +82,6 @@ def traced_of(
     wild += [{"gap": 8 if aligned else 3}] * supports.gaps
     wild += [{name: True} for name in ("expand", "transposed", "strided") if getattr(supports, name)]
     return replace(plain, **wild[turn % len(wild)]) if wild else plain  # type: ignore[arg-type]
-
-
-def class_of(lengths: tuple[int, int]) -> LengthClass:
-    """That of so many rows and keys."""
-    rows, keys = ((length > 1) + (length > _BLOCK) for length in lengths)
-    return rows, keys
-
-
-def moved(supports: Supports, traced: Traced, parts: frozenset[str], lengths: tuple[int, int]) -> tuple[int, int]:
-    """The lengths, in the nearest class that is drawn, as far as the subject has that. Those of packed sequences stay.
-
-    Draws that are rejected instead would cost as much as whole ones, and what Hypothesis draws after ten of a run are copies.
-    """
-    own, square = class_of(lengths), supports.square or ("causal" in parts and not supports.rectangular_causal)
-    left = [each for each in product(range(3), repeat=2) if each not in traced.without]
-    if own not in traced.without or not left or square or parts & {"packed", "tree"}:
-        return lengths
-    nearest = min(left, key=lambda each: (abs(each[0] - own[0]) + abs(each[1] - own[1]), -sum(each)))
-    seq_q, seq_k = (
-        length if number == was else (1, 2 + length % (_BLOCK - 1), _BLOCK + max(length, 1))[number]
-        for length, number, was in zip(lengths, nearest, own, strict=True)
-    )
-    rows, keys = supports.rows(), supports.keys()
-    return (seq_q, seq_k) if seq_q in rows and seq_k in keys else lengths
-
-
-def lengths_of(case: Case) -> tuple[int, int]:
-    """Rows and keys of a case, without those behind the last packed sequence: a traced function gets these alone."""
-    packed = case.mask.packed
-    return (case.seq_q, case.seq_k) if packed is None else (packed.cu_q[-1], packed.cu_k[-1])
 
 
 def with_alignment(mask: Mask, traced: Traced) -> Mask:
