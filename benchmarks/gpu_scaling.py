@@ -52,7 +52,9 @@ def search(
         os.sched_setaffinity(0, processors)
     stats = row["stats"]
     assert isinstance(stats, dict)
-    return {"gpus": gpus, "rate": rate_of(stats["timeline"], seconds), **row}
+    rate = rate_of(stats["timeline"], seconds)
+    print(f"GPUs {','.join(gpus)}: {rate:.1f}/s, {stats['compiled']} kernels compiled", flush=True)
+    return {"gpus": gpus, "rate": rate, **row}
 
 
 def main() -> int:
@@ -79,10 +81,7 @@ def main() -> int:
             one = search(gpus[:1], 1 / len(gpus), cache, options.seconds, options)
             every = search(gpus, 1.0, cache, options.seconds, options)
             rows += [one, every]
-            print(
-                f"one GPU {one['rate']:.1f}/s, {len(gpus)} GPUs {every['rate']:.1f}/s: {every['rate'] / one['rate']:.2f} times"
-            )
-            sys.stdout.flush()
+            print(f"{every['rate'] / one['rate']:.2f} times as many", flush=True)
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

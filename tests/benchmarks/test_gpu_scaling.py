@@ -26,7 +26,7 @@ def test_one_gpu_has_its_share_of_the_processors_and_of_the_workers(gpu_scaling,
 
     def measured(config):
         seen.append((config, sorted(os.sched_getaffinity(0))))
-        return {"stats": {"timeline": [[20.0, 0, 0], [30.0, 100, 0]]}}
+        return {"stats": {"timeline": [[20.0, 0, 0], [30.0, 100, 0]], "compiled": 0}}
 
     monkeypatch.setattr(gpu_scaling, "measured", measured)
     options = argparse.Namespace(subject="bundled", per_gpu=7, seed=1, mps=True)
