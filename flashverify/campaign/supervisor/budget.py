@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Budget", "Explaining"]
 
-_GRACE_SHARE = 0.125
+_GRACE_SHARE = 0.1
 _LEAST_SLICE = 1.0
 _LATER = 0.4
 """Share of the time of a campaign before which nothing is looked at again."""
@@ -21,7 +21,7 @@ class Budget:
 
     Args:
         seconds: time budget of this call; None is none.
-        grace: seconds after it within which what has begun may end; an eighth of the budget at most.
+        grace: seconds after it within which what has begun may end; a tenth of the budget at most.
         before: seconds of the calls that this one resumes.
         clock: seconds, monotonic.
     """

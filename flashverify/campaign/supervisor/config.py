@@ -43,7 +43,7 @@ class CampaignConfig:
         explain_seconds: seconds of workers that this may take at least where there is no time budget; None is no limit.
         max_findings: findings after which the search ends; None is no limit.
         repeats: fresh verifications of a minimal case.
-        grace: seconds after the budget within which what has begun may end; an eighth of the budget at most.
+        grace: seconds after the budget within which what has begun may end; a tenth of the budget at most.
         memory: bytes that one worker may use; None is no limit.
         toolkit: `module:name` of the toolkit.
         command: the command line, for the record.
