@@ -143,7 +143,7 @@ def test_after_the_search_asking_for_one_cause_may_take_all_the_time_that_is_lef
     share.end(0)
 
     assert share.next_slice(90.0, searching=False) == 0.0
-    assert share.next_slice(90.0, searching=False, folding=True) == 7.5
+    assert share.next_slice(90.0, searching=False, folding=True) == 6.0
     assert share.next_slice(90.0, searching=True, folding=True) == 0.0
 
 

@@ -62,7 +62,7 @@ def test_a_name_or_a_reading_says_more_than_a_description_and_fewer_names_more_t
 
 @pytest.mark.parametrize(
     ("now", "spent", "active", "left"),
-    [(30.0, 10.0, False, 25.0), (30.0, 20.0, False, 20.0), (30.0, 26.0, False, 0.0), (20.0, 10.0, False, 0.0), (30.0, 10.0, True, 0.0), (45.0, 10.0, False, 22.5), (55.0, 10.0, False, 0.0)],
+    [(30.0, 10.0, False, 25.0), (30.0, 20.0, False, 20.0), (30.0, 26.0, False, 0.0), (20.0, 10.0, False, 0.0), (30.0, 10.0, True, 0.0), (45.0, 10.0, False, 21.0), (55.0, 10.0, False, 0.0)],
 )  # fmt: skip
 def test_it_has_what_is_left_of_the_share_in_the_later_part_of_a_campaign(now, spent, active, left):
     clock = Clock()
