@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
 from dataclasses import replace
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING
 from flashverify.campaign.causes.accesses import access, accesses
 from flashverify.campaign.causes.diagnoses import MADE_RIGHT, OF_VALUES, UNWRITTEN, about_values, named
 from flashverify.campaign.causes.elsewhere import IN_THE_OTHER_PROBLEM, elsewhere
+from flashverify.campaign.causes.ends import same_end
 from flashverify.campaign.causes.hidden import bucket_of
 from flashverify.campaign.causes.sighting import may_follow, sightings_of
 from flashverify.campaign.causes.symptoms import TOLD_BY_VALUES, VALUES, consequences, symptom
-from flashverify.campaign.plan_name import PROCESS_CHECKS
 from flashverify.campaign.protocol import Attributed, Shown, Started
 from flashverify.campaign.shrink.shrinker import shrink
 from flashverify.campaign.worker.neighbours import without_others
@@ -44,7 +43,6 @@ _OF_ACCESSES = ("sanitizer", "addresses")
 """Checks whose messages name an access."""
 _WITH_REPAIR = 10.0
 """Seconds for one case with the repair of a finding in place."""
-_FRAME = re.compile(r'File "(.*?)", line (\d+)')
 
 
 def attribute(session: Session, task: Attribute) -> None:
@@ -85,7 +83,7 @@ class Cause:
         check, case = sighting.key.check, parse_case(sighting.case)
         if check in _OF_ACCESSES and access(sighting.verdict.message) in self._accesses:
             return "the same access of memory"
-        if (same := self._same_end(sighting)) is not None:
+        if (same := same_end(self._finding.verdict, sighting.verdict)) is not None:
             return same
         if elsewhere(sighting.key, sighting.verdict, self._buckets):
             return self._in_the_other_problem(sighting)
@@ -110,7 +108,7 @@ class Cause:
     def by_trials(self, sighting: Sighting) -> str | None:
         """The same, None where nothing says, by what happens when the case is made simpler, and when both cases are run in other ways."""
         case, owned = parse_case(sighting.case), bucket_of(sighting.key) in self._buckets
-        if (same := self._same_end(sighting)) is not None:
+        if (same := same_end(self._finding.verdict, sighting.verdict)) is not None:
             return same
         if (repaired := self._by_repair(sighting)) is not None:
             return repaired
@@ -246,22 +244,3 @@ class Cause:
         beside = [v for v in sighting.failures if v.check == "nonfinite" and v.output == "dv"]
         told = [self._attributed(parse_case(sighting.case), verdict) for verdict in beside[:1]]
         return any(symptom(v) in self._symptoms for v in beside) if told == [None] else told == [True]
-
-    def _same_end(self, sighting: Sighting) -> str | None:
-        """Whether two runs ended in the same way, in words; None where both came to an end of their own."""
-        checks = {sighting.key.check, self._finding.key.check}
-        if checks & set(PROCESS_CHECKS):
-            return self._same_crash(sighting.verdict)
-        return self._same_exception(sighting.verdict) if "exception" in checks else None
-
-    def _same_crash(self, verdict: Verdict) -> str:
-        mine = self._finding.verdict
-        same = (mine.check, mine.error, mine.message) == (verdict.check, verdict.error, verdict.message)
-        return "the same end of the process at the same place" if same and " at " in mine.message else ""
-
-    def _same_exception(self, verdict: Verdict) -> str:
-        mine = self._finding.verdict
-        if (mine.check, mine.output) != (verdict.check, verdict.output):
-            return ""
-        frames = [_FRAME.findall(each.traceback)[-1:] for each in (mine, verdict)]
-        return "the same exception at the same line" if frames[0] and frames[0] == frames[1] else ""
