@@ -33,7 +33,7 @@ from planted import defects_of, plant
 
 from flashverify.campaign.toolkit import bundled as toolkit
 from flashverify.judge.record import Repair
-from flashverify.repair import repairs
+from flashverify.repair.search import repairs
 
 if TYPE_CHECKING:
     from flashverify.mutants import Mutant

@@ -146,15 +146,25 @@ def test_no_command_shows_help_and_exits_2(call):
     "arguments", [("--help",), ("fuzz", "--help"), ("list",), ("list", "--json"), ("report", "nowhere")]
 )
 def test_light_commands_import_neither_torch_nor_triton(arguments):
+    assert imported_by(arguments, "torch", "triton", "hypothesis", "numpy") == ""
+
+
+@pytest.mark.parametrize("command", ["fuzz", "run"])
+def test_a_subject_that_is_not_known_is_refused_before_torch_is_imported(command):
+    assert imported_by((command, "--subject", "nothing"), "torch", "triton", "hypothesis") == ""
+
+
+def imported_by(arguments, *modules):
+    """Which of these modules a command imports, in words; empty for none."""
     code = (
         "import sys, flashverify.cli as c\n"
         "try:\n    c.main(sys.argv[1:])\n"
         "except SystemExit:\n    pass\n"
-        "heavy = {'torch', 'triton', 'hypothesis', 'numpy'} & sys.modules.keys()\n"
+        f"heavy = set({modules!r}) & sys.modules.keys()\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr if done.returncode else "") == (0, "")
+    return done.stderr if done.returncode else ""
 
 
 def test_every_command_documents_itself():

@@ -224,12 +224,12 @@ class _Bundled(CompilesAhead):
         return attributed(subject, case, verdict, diagnosis, alone=True)
 
     def repairs(self, subject: Any, case: Case, *, first: Case | None, seconds: float) -> Iterator[Repair]:
-        from flashverify.repair import repairs
+        from flashverify.repair.search import repairs
 
         return repairs(subject, case, first=first, seconds=seconds)
 
     def with_repair(self, subject: Any, case: Case, repair: Repair) -> AbstractContextManager[bool]:
-        from flashverify.repair import with_repair
+        from flashverify.repair.again import with_repair
 
         return with_repair(subject, case, repair)
 

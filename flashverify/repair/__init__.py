@@ -11,10 +11,3 @@ family.py      how others write the same         confinement.py what an edit may
 influence.py   what a statement reaches          search.py      all of it
 placing.py     a stored repair in a text         again.py       and in place once more
 """
-
-from __future__ import annotations
-
-from flashverify.repair.again import with_repair
-from flashverify.repair.search import repairs
-
-__all__ = ["repairs", "with_repair"]

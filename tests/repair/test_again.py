@@ -11,7 +11,7 @@ from flashverify.diagnosis.observe import look
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
 from flashverify.judge.record import Repair
-from flashverify.repair import with_repair
+from flashverify.repair.again import with_repair
 from tests.repair.loading import loading
 
 CAUSAL = parse_case("fv1 seq_q=18 seq_k=21 dim_qk=16 dim_v=16 dtype=fp32 causal=top-left backward=no")

@@ -10,8 +10,8 @@ from flashverify.case.text import parse_case
 from flashverify.diagnosis.observe import look
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter.hooks import interpreting
-from flashverify.repair import repairs
 from flashverify.repair.judges import Judges
+from flashverify.repair.search import repairs
 from tests.fast_tier import fast_one_in
 from tests.repair.loading import loading
 
