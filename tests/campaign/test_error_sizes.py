@@ -10,6 +10,7 @@ from flashverify.campaign.causes.shown import ShownBeside
 from flashverify.campaign.protocol import Shown
 from flashverify.judge.record import Confirmation, Diagnosis, Folded
 from flashverify.judge.verdict import CaseResult, Key, OutputStats, Status, Verdict
+from tests.campaign import company_seen
 from tests.campaign.company_seen import DK, OUT, TOUCHED, book
 
 
@@ -152,8 +153,8 @@ def test_what_the_minimal_case_shows_goes_nowhere_where_the_diagnosis_calls_it_w
 def test_wrong_values_that_nobody_had_time_to_explain_are_one_finding_beside_those_that_were(key, failed, goes):
     company, other = Company(), key
     seen(company, wrong(OUT, 2.0), wrong(DK, math.inf, "conditional"), wrong(other, math.inf, "conditional"))
-    for alone in (DK, other):
-        seen(company, wrong(alone, math.inf, "conditional"))
+    for alone in (DK, other):  # each was right where the other one was wrong
+        company_seen.seen(company, "fv1", alone, outputs=("dk", "dq"), times=9)
     causes, _ = book(company, OUT, DK, other, diagnosis=ROUNDS, failed=failed)
     causes.explained(OUT)
 

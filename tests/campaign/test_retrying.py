@@ -76,8 +76,11 @@ def test_what_the_repair_of_every_known_cause_leaves_wrong_is_minimised_before_m
     many = [Key("k", "relations", f"r{n}", "o", "fp16") for n in range(9)]
     for key in many:
         ledger.keep(CaseResult("fv1 seq_q=3", "k", "cpu", (failing(key),)), "k", 0.0)
+    clear = Key("k", "accuracy", "bound", "lse", "fp32")
+    ledger.keep(CaseResult("fv1 seq_q=3 dtype=fp32", "k", "cpu", (failing(clear),)), "k", 0.0)
     first = explainer.next(True)
     assert isinstance(first, Retry)
+    assert first.found[0].key == clear
     explainer.began(0, first)
     explainer.told(0, Retried(OUT, (), (DK, TOUCHED)))
     explainer.ended(0)
