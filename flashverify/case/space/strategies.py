@@ -33,7 +33,7 @@ from flashverify.case.space.optional_parts import (
     draw_parts,
 )
 from flashverify.case.space.profiles import CPU, GPU, Profile
-from flashverify.case.space.sampling import choosing, one_in, sampled_from
+from flashverify.case.space.sampling import one_in, sampled_from
 from flashverify.case.space.seen_masks import draw_seen_mask
 from flashverify.case.space.storage_draws import draw_grad, draw_storage, scale_choices
 from flashverify.case.space.stretched import long_keys, many_blocks
@@ -114,7 +114,6 @@ def _free_kinds(
     draw: Draw, supports: Supports, dims: list[tuple[int, int]], formats: list[tuple[str, str]]
 ) -> CompileKey:
     """Any combination."""
-    draw = choosing(draw)
     dtypes = list(dict.fromkeys(dtype for dtype, _ in formats))
     dtype = draw(sampled_from(dtypes))
     pair = draw(sampled_from(dims))
@@ -143,7 +142,6 @@ def _free_kinds(
 
 @st.composite
 def _cases(draw: Draw, supports: Supports, profile: Profile, kinds: SearchStrategy[CompileKey]) -> Case:
-    draw = choosing(draw)
     batch, heads_q, heads_kv = draw(sampled_from(all_head_choices(supports, profile)))
     empty = draw(sampled_from(("batch", "seq_q", "seq_k"))) if supports.empty and draw(one_in(_EMPTY)) else ""
     kind = draw(kinds)
