@@ -35,15 +35,11 @@ def rate_of(timeline: list[list[float]], seconds: float) -> float:
     return (after - before) / (ended - begun)
 
 
-def search(
-    gpus: tuple[str, ...], share: float, cache: Path, seconds: float, options: argparse.Namespace
-) -> dict[str, object]:
-    """One search on these GPUs, by that share of the processors."""
-    processors = sorted(os.sched_getaffinity(0))
-    options.seed += 1
-    options.workers = options.compilers = options.per_gpu * len(gpus)
-    options.seconds = seconds
-    os.sched_setaffinity(0, processors[: round(share * len(processors))])
+def search(gpus: tuple[str, ...], share: float, cache: Path, options: argparse.Namespace) -> dict[str, object]:
+    """One search of `options.seconds` on these GPUs, by that share of the processors."""
+    processors, workers = sorted(os.sched_getaffinity(0)), options.per_gpu * len(gpus)
+    options = argparse.Namespace(**vars(options) | {"workers": workers, "compilers": workers})
+    os.sched_setaffinity(0, processors[: max(1, round(share * len(processors)))])
     try:
         with tempfile.TemporaryDirectory(prefix="gpu-scaling-") as folder:
             config = configured(options.subject, "ahead", cache, Path(folder) / "run", options)
@@ -52,7 +48,7 @@ def search(
         os.sched_setaffinity(0, processors)
     stats = row["stats"]
     assert isinstance(stats, dict)
-    rate = rate_of(stats["timeline"], seconds)
+    rate = rate_of(stats["timeline"], options.seconds)
     print(f"GPUs {','.join(gpus)}: {rate:.1f}/s, {stats['compiled']} kernels compiled", flush=True)
     return {"gpus": gpus, "rate": rate, **row}
 
@@ -71,15 +67,18 @@ def main() -> int:
     gpus = tuple(options.gpus.split(","))
     if len(gpus) < 2:
         parser.error(f"--gpus={options.gpus} is not accepted: two or more")
-    options.mps = True
     resolve_device("cuda")
+
+    def of(seed: int, seconds: float) -> argparse.Namespace:
+        return argparse.Namespace(**vars(options) | {"seed": options.seed + seed, "seconds": seconds, "mps": True})
+
     rows = []
     with tempfile.TemporaryDirectory(prefix="gpu-scaling-kernels-") as kernels:
         cache = Path(kernels)
-        search(gpus, 1.0, cache, options.warm, options)
-        for _ in range(options.rounds):
-            one = search(gpus[:1], 1 / len(gpus), cache, options.seconds, options)
-            every = search(gpus, 1.0, cache, options.seconds, options)
+        search(gpus, 1.0, cache, of(0, options.warm))
+        for number in range(options.rounds):
+            one = search(gpus[:1], 1 / len(gpus), cache, of(2 * number + 1, options.seconds))
+            every = search(gpus, 1.0, cache, of(2 * number + 2, options.seconds))
             rows += [one, every]
             print(f"{every['rate'] / one['rate']:.2f} times as many", flush=True)
             if options.json:
