@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Where", "default_compilers", "default_workers", "here", "in_cluster"]
 
 _MEMORY_SHARE = 0.8
-
-
 _ROOM_TO_COMPILE = 4
 """Processors from which on processes compile ahead."""
 
