@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["flex_attention"]
 
 _WAYS = ("block_mask", "score_mod")
-_CREATED = 8
+_CREATED = 32
 """One seed in so many has its block masks by `create_block_mask`; those of the others are the same, out of lists of blocks."""
 
 

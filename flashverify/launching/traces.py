@@ -26,13 +26,14 @@ class Traces:
     Attributes:
         count: compilations that ended or are under way, a function and a backward that is compiled later each.
         seconds: that they took, wall clock.
-        allowed: whether one more may begin; asked before each compilation of a function.
+        allowed: whether one more may begin; asked once before each compilation of a function.
     """
 
     count: int = 0
     seconds: float = 0.0
     allowed: Callable[[], bool] = field(default=lambda: True)
     _begun: float | None = None
+    _granted: bool = False
 
     @property
     def running(self) -> bool:
@@ -53,14 +54,48 @@ class Traces:
         self.listen()
         before, self.allowed = self.allowed, allowed
         try:
-            yield
+            with self._asked_early():
+                yield
         finally:
             self.allowed = before
 
+    @contextlib.contextmanager
+    def _asked_early(self) -> Iterator[None]:
+        """Inside, a function that was compiled before is asked about as soon as none of its code fits a call.
+
+        Torch says at first why none does, and at last what was refused, which takes several milliseconds.
+        """
+        kind: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "CatchErrorsWrapper", None)
+        if kind is None:
+            yield
+            return
+        plain = kind.__call__
+
+        def call(wrapper: Any, frame: Any, compiled: Any, *others: Any) -> Any:
+            if compiled is not None:  # otherwise torch may find that there is nothing to compile
+                self._ask()
+                self._granted = True
+            try:
+                return plain(wrapper, frame, compiled, *others)
+            finally:
+                self._granted = False
+
+        kind.__call__ = call
+        try:
+            yield
+        finally:
+            kind.__call__ = plain
+
+    def _ask(self) -> None:
+        if not self.allowed():
+            raise NotCompiled("a function that torch compiles")
+
     def _start(self, event: Any = None) -> None:
         trigger = getattr(event, "callback_trigger", None)  # earlier releases say nothing, and compile functions alone
-        if getattr(trigger, "name", _FORWARD) == _FORWARD and not self.allowed():
-            raise NotCompiled("a function that torch compiles")
+        if getattr(trigger, "name", _FORWARD) == _FORWARD:
+            granted, self._granted = self._granted, False
+            if not granted:
+                self._ask()
         self.count += 1
         self._begun = time.perf_counter()
 

@@ -43,6 +43,15 @@ def test_a_call_that_would_compile_raises_where_it_may_not_and_others_run(double
     assert traces.count == before + 1
 
 
+def test_what_was_refused_does_not_count_towards_the_limits_of_torch(doubled):
+    """Beyond its limit of recompilations torch runs a function uncompiled."""
+    doubled(torch.ones(3, 4))
+    with torch._dynamo.config.patch(accumulated_recompile_limit=4), traces.only_where(lambda: False):
+        for _ in range(6):
+            with pytest.raises(NotCompiled):
+                doubled(torch.ones(3, 4, 5))
+
+
 def test_it_is_asked_before_each_compilation(doubled):
     asked = []
     with traces.only_where(lambda: not asked.append(None)):
