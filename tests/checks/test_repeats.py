@@ -46,10 +46,13 @@ def stirred(monkeypatch):
     return times
 
 
-def failed(function, **axes):
+def judged(function, contract, **axes):
     supports = dataclasses.replace(SUPPORTS, backward=False, **axes)
-    subject = make(function, supports=supports, contract=Contract(deterministic=True))
-    return {(v.output, v.error) for v in judge_case(subject, CASE, PLAN).failures}
+    return judge_case(make(function, supports=supports, contract=contract), CASE, PLAN)
+
+
+def failed(function, **axes):
+    return {(v.output, v.error) for v in judged(function, Contract(deterministic=True), **axes).failures}
 
 
 def test_scratch_of_the_pass_before_is_wrong_in_a_repeat(stirred):
@@ -65,6 +68,16 @@ def test_a_right_subject_passes_and_one_of_a_single_seed_is_repeated_alone(stirr
     assert failed(attention, also=one_seed) == set()
     assert failed(ReadsTooEarly(), also=one_seed) == set(), "what it reads is equal"
     assert len(stirred) == 3 * determinism._DISTURBED
+
+
+def test_a_subject_that_promises_nothing_is_repeated_less_and_a_difference_is_a_remark(stirred):
+    result = judged(attention, Contract())
+    assert (result.failures, result.warnings) == ((), ())
+    assert len(stirred) == determinism._MEASURED < determinism._DISTURBED
+
+    result = judged(ReadsTooEarly(), Contract())
+    assert result.failures == ()
+    assert result.warnings == ("determinism: repeat differs in o",)
 
 
 def test_every_kind_of_other_work_can_be_queued(monkeypatch):
