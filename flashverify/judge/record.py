@@ -8,6 +8,7 @@
 <run>/index/                    of a large run, what was read of them (`flashverify.campaign.store.segments`); may be removed
 <run>/findings/<slug>/          case.json (text form of the minimal case), finding.json (FindingRecord), repro.py
 <run>/summary.json              Summary, written last
+<run>/losses.json               the workers that were lost and the GPUs set aside, with why (`flashverify.campaign.store.losses`)
 <run>/stats.json                of a campaign on a GPU, what was compiled and where the time went (`flashverify.campaign.store.stats`)
 <run>/report.{html,md,json}     the report
 

@@ -9,6 +9,7 @@ import msgspec
 
 from flashverify.campaign.card.content import Card, card_of
 from flashverify.campaign.refusals.record import read_refusals
+from flashverify.campaign.store.losses import loss_sentence, read_losses
 from flashverify.campaign.store.stats import read_stats, stats_sentence
 from flashverify.checks.registry import CHECKS
 from flashverify.judge.record import THIN
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["RATIO_SENTENCE", "Headline", "Level", "Report", "buckets_of", "build_report"]
 
 Level = Literal["clean", "findings", "none"]
+_LOSSES = 5
+"""Lost workers and GPUs that are named, the latest ones."""
 RATIO_SENTENCE = (
     "The ratio of an element is its error divided by the largest error that a correct kernel of this numerical form can make "
     "there: up to 1 rounding explains the error, above 1 it cannot."
@@ -72,6 +75,8 @@ def build_report(run: StoredRun) -> Report:
     known = {key for finding in findings for key in buckets_of(finding.record)}
     pending = tuple((key, bucket) for key, bucket in sorted(aggregate.failures.items()) if key not in known)
     headline = _headline(aggregate, run.summary, len(findings), len(pending), tuple(run.problems))
+    lost = tuple(f"Lost: {loss_sentence(each)}." for each in read_losses(run.path).last[-_LOSSES:])
+    headline = replace(headline, notes=(*headline.notes, *lost))
     if (stats := read_stats(run.path)) is not None:
         headline = replace(headline, notes=(*headline.notes, stats_sentence(stats)))
     return Report(headline, run.record, run.summary, findings, pending, aggregate, read_refusals(run.path))

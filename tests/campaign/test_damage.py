@@ -133,7 +133,9 @@ def test_what_is_no_file_is_put_aside_by_readers(run, tmp_path, kind, name):
     assert sorted(os.listdir(tmp_path)) == ["outside", "run"]
 
 
-@pytest.mark.parametrize("name", ["results.jsonl", "summary.json", "progress.json", "findings", "inflight"])
+@pytest.mark.parametrize(
+    "name", ["results.jsonl", "summary.json", "progress.json", "losses.json", "findings", "inflight"]
+)
 def test_nothing_is_written_through_a_link(tmp_path, name):
     run, outside = tmp_path / "run", tmp_path / "outside"
     outside.mkdir()

@@ -11,6 +11,7 @@ import msgspec
 
 from flashverify.campaign.card.content import card_of
 from flashverify.campaign.commands.panel import campaign_words, clock, one_line, panel_lines
+from flashverify.campaign.store.losses import loss_sentence, read_losses
 from flashverify.campaign.store.reader import RUN, open_run
 from flashverify.campaign.supervisor.live import read_live
 from flashverify.campaign.supervisor.tally import Tally
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Standing", "standing_of"]
 
 _SHOWN = 5
+_LOST = 3
+"""Lost workers and GPUs that are named, the latest ones."""
 _QUIET = 10.0
 
 
@@ -66,6 +69,7 @@ class Standing:
             lines.append(one_line(f"  {finding.path.name}: {card_of(finding.record).title}"))
         if more := len(self.run.findings) - _SHOWN:
             lines += [f"  and {more} more"] * (more > 0)
+        lines += [one_line(f"  lost: {loss_sentence(each)}") for each in read_losses(self.run.path).last[-_LOST:]]
         return lines + [f"warning: {one_line(problem)}" for problem in self.run.problems]
 
     def fields(self) -> dict[str, Any]:
@@ -86,6 +90,7 @@ class Standing:
                 {"folder": str(each.path), "title": card_of(each.record).title, "case": each.record.case}
                 for each in self.run.findings
             ],
+            "lost": msgspec.to_builtins(read_losses(self.run.path).last),
             "problems": list(self.run.problems),
         }
 

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from flashverify.campaign.store.files import remove_unfinished, set_aside, strange
+from flashverify.campaign.store.losses import LOSSES
 from flashverify.campaign.store.notes import LISTS, PROGRESS
 from flashverify.campaign.store.reader import FINDING, FINDINGS, RUN, SUMMARY
 from flashverify.campaign.store.results import RESULTS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CASE", "INFLIGHT", "SCRIPT", "clear_the_way", "forget_unfinished"]
 
 CASE, SCRIPT, INFLIGHT = "case.json", "repro.py", "inflight"
-_OWN = (RUN, RESULTS, SUMMARY, PROGRESS, LISTS, "live.json", "stats.json")
+_OWN = (RUN, RESULTS, SUMMARY, PROGRESS, LISTS, LOSSES, "live.json", "stats.json")
 """Files that only the process with the lock writes."""
 
 
@@ -29,7 +30,7 @@ def clear_the_way(path: Path) -> list[str]:
         OSError: one of them cannot be put aside, or is the header or the lock.
     """
     problems = []
-    files, folders = (".lock", RUN, RESULTS, SUMMARY, PROGRESS, LISTS), (FINDINGS, INFLIGHT)
+    files, folders = (".lock", RUN, RESULTS, SUMMARY, PROGRESS, LISTS, LOSSES), (FINDINGS, INFLIGHT)
     found = [path / name for name in (*files, *folders)]
     with contextlib.suppress(OSError):
         found += [path / FINDINGS / name for name in sorted(os.listdir(path / FINDINGS))]

@@ -150,7 +150,7 @@ class Compilers:
         self._losses += 1
         task, note = loss.task, loss.in_flight
         reason = f"compiling ahead: {loss.failure or loss.verdict.message}"
-        self._tell(WorkerLost(self._config.workers + loss.worker, reason, note.case if note else ""))
+        self._tell(WorkerLost(self._config.workers + loss.worker, reason, note.case if note else "", loss.printed))
         if not isinstance(task, Prepare) or self._losses > _LOSSES:
             self._give_up(self._config.subjects)
             return

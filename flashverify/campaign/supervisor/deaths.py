@@ -132,6 +132,7 @@ class Deaths:
                 loss.worker,
                 reason + ("" if goes_on else "; the rest of its batch is given up"),
                 note.case if note else "",
+                loss.printed,
             )
         )
         if not loss.began and (note is None or loss.failure):

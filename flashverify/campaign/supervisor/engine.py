@@ -24,7 +24,7 @@ from flashverify.campaign.protocol import (
 )
 from flashverify.campaign.supervisor.budget import Budget, Explaining
 from flashverify.campaign.supervisor.deaths import Deaths
-from flashverify.campaign.supervisor.events import FindingSeen, Finished, Progress
+from flashverify.campaign.supervisor.events import FindingSeen, Finished, GpuSetAside, Progress, WorkerLost
 from flashverify.campaign.supervisor.explainer import Explainer
 from flashverify.campaign.supervisor.first_cases import FirstCases
 from flashverify.campaign.supervisor.gpu import processes
@@ -240,5 +240,7 @@ class Engine:
 
     def _tell(self, event: msgspec.Struct) -> None:
         self._live(event)
+        if isinstance(event, WorkerLost | GpuSetAside):
+            self._ledger.lost(event, self.budget.elapsed)
         for listener in self._listeners:
             listener(event)

@@ -47,11 +47,12 @@ class FindingFolded(msgspec.Struct, frozen=True):
 
 
 class WorkerLost(msgspec.Struct, frozen=True):
-    """A worker died or hung; `reason` in words, `case` where one was in flight."""
+    """A worker died or hung; `reason` in words, `case` where one was in flight, `printed` what it wrote."""
 
     worker: int
     reason: str
     case: str = ""
+    printed: str = ""
 
 
 class GpuSetAside(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,21 @@ import msgspec
 
 from flashverify.campaign import environment
 from flashverify.campaign.causes.needs import NOT_YET
+from flashverify.campaign.gpus import gpu_words
+from flashverify.campaign.store.losses import Losses, Lost, read_losses, write_losses
 from flashverify.campaign.store.resume import check_resumable, recount
 from flashverify.campaign.store.writer import RunStore
+from flashverify.campaign.supervisor.events import WorkerLost
 from flashverify.campaign.supervisor.journal import Journal
 from flashverify.campaign.supervisor.tally import Tally
+from flashverify.errors import StoreError
 from flashverify.judge.record import Diagnosis, RunRecord, Summary
 
 if TYPE_CHECKING:
     from flashverify.campaign.causes.sighting import Sighting
     from flashverify.campaign.protocol import CaseJudged, Improved, Minimal
     from flashverify.campaign.store.writer import StoredRun
+    from flashverify.campaign.supervisor.events import GpuSetAside
     from flashverify.campaign.supervisor.schedule import CampaignConfig
     from flashverify.judge.record import FindingRecord, Repair
     from flashverify.judge.verdict import CaseResult, Key
@@ -51,6 +57,7 @@ class Ledger:
         self._unwritten: set[Key] = set()
         self.tally = Tally()
         self.restarts = 0
+        self._losses = Losses()
         self.problems: tuple[str, ...] = ()
         self.store = RunStore(config.out)
         try:
@@ -84,6 +91,7 @@ class Ledger:
     def _resume(self, stored: StoredRun) -> Journal:
         self._header = stored.record
         self.restarts = stored.summary.restarts if stored.summary else 0
+        self._losses = read_losses(stored.path)
         missing: list[FindingRecord] = []
         before = self.store.claims().seconds
         counted = recount(self.tally, stored, self._config, before, missing)
@@ -105,6 +113,16 @@ class Ledger:
             self.store.write_finding(record)
         self.store.append(result)
         return [(record, record.key not in known) for record in changed]
+
+    def lost(self, event: WorkerLost | GpuSetAside, elapsed: float) -> None:
+        """Notes what is gone, and why; nothing depends on it, so a disk that refuses ends no campaign."""
+        if isinstance(event, WorkerLost):
+            lost = Lost(elapsed, f"worker {event.worker}", event.reason, event.case, event.printed)
+        else:
+            lost = Lost(elapsed, gpu_words(event.gpu), f"set aside: {event.reason}")
+        self._losses = self._losses.also(lost)
+        with contextlib.suppress(StoreError):
+            write_losses(self.store.path, self._losses)
 
     def describe(self, event: CaseJudged) -> None:
         """The form of a subject, where it is not in the header."""
