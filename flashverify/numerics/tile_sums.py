@@ -38,12 +38,12 @@ def running_sum(weights: Tensor, v: Tensor, walk: RunningMaximum) -> tuple[Tenso
     Returns:
         Both `[G, M, Dv]`.
     """
-    total = weights[..., : walk.block] @ v[:, : walk.block]
+    (first, *shares), (value, *values) = weights.split(walk.block, -1), v.split(walk.block, 1)
+    total = first @ value
     passed = torch.zeros_like(total)
-    for tile in range(1, walk.seen.shape[-1]):
-        keys = slice(tile * walk.block, (tile + 1) * walk.block)
-        passed.addcmul_(total.abs(), walk.seen[..., tile : tile + 1])
-        total = torch.baddbmm(total, weights[..., keys], v[:, keys])
+    for share, value, sees in zip(shares, values, walk.seen.split(1, -1)[1:], strict=True):
+        passed.addcmul_(total.abs(), sees)
+        total = torch.baddbmm(total, share, value)
     return total, passed
 
 
