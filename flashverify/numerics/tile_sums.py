@@ -38,10 +38,10 @@ def running_sum(weights: Tensor, v: Tensor, walk: RunningMaximum) -> tuple[Tenso
     Returns:
         Both `[G, M, Dv]`.
     """
-    (first, *shares), (value, *values) = weights.split(walk.block, -1), v.split(walk.block, 1)
+    (first, *shares), (value, *values) = torch.split(weights, walk.block, -1), torch.split(v, walk.block, 1)
     total = first @ value
     passed = torch.zeros_like(total)
-    for share, value, sees in zip(shares, values, walk.seen.split(1, -1)[1:], strict=True):
+    for share, value, sees in zip(shares, values, torch.split(walk.seen, 1, -1)[1:], strict=True):
         passed.addcmul_(total.abs(), sees)
         total = torch.baddbmm(total, share, value)
     return total, passed
