@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.execution import Execution
     from flashverify.checks.passes.known import Known
     from flashverify.checks.relations.side import Side, Sides
+    from flashverify.interpreter.repeats import Launches
     from flashverify.subjects.interface import Subject
     from flashverify.truth import Inputs
 
@@ -38,6 +39,7 @@ class Ground:
         subject: the kernel under test.
         base: the pass.
         known: what the comparison of the base pass with the oracle left; None where that was of a part, or nobody made it.
+        launches: see `BasePass.known`.
         asked: the cases of the other passes that were run.
         passes: those of them whose tensors and cases say what their right outputs are.
     """
@@ -45,6 +47,7 @@ class Ground:
     subject: Subject
     base: Execution
     known: Known | None = None
+    launches: Launches | None = None
     asked: list[Case] = field(default_factory=list)
     passes: list[Execution] = field(default_factory=list)
 
@@ -89,7 +92,7 @@ class Ground:
             told: whether its tensors and its case say what the right outputs are.
         """
         self.asked.append(problem.case)
-        found = execute(self.subject, problem, memory=False)
+        found = execute(self.subject, problem, known=self.launches, memory=False)
         self.passes.extend([found] if told else [])
         return found
 
