@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flashverify.checks.accuracy import judged_form
 from flashverify.checks.passes.bitwise import first_difference, first_differences
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.relations.side import sides
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.known import Known
     from flashverify.checks.relations.side import Side, Sides
     from flashverify.interpreter.repeats import Launches
+    from flashverify.numerics import BoundInputs
     from flashverify.subjects.interface import Subject
-    from flashverify.truth import Inputs
+    from flashverify.truth import Inputs, Truth
 
 __all__ = ["Ground", "alike", "bitwise", "failure", "within"]
 
@@ -76,13 +78,27 @@ class Ground:
         """Whether the subject promises the bits of a repeated pass: without it every relation holds within bounds."""
         return bool(self.subject.contract.deterministic)
 
+    @property
+    def _truth(self) -> Truth | None:
+        """That of the base pass, where it is known on the device of its tensors."""
+        found = None if self.known is None else self.known.truth
+        return found if found is not None and found.inputs.q.device == self.problem.q.device else None
+
+    @property
+    def bounds(self) -> BoundInputs:
+        """The problem of the base pass as the bounds take it."""
+        from flashverify.numerics import BoundInputs
+
+        if self._truth is not None:
+            return self._truth.problem
+        i, form = self.inputs.dense(), judged_form(self.subject, self.problem)
+        return BoundInputs.of(i.q, i.k, i.v, dtype=self.problem.case.dtype, form=form, **i.problem())
+
     @functools.cached_property
     def sides(self) -> Sides:
         """The outputs of the base pass with their bounds."""
-        known = self.known
-        if known is not None and known.truth.inputs.q.device == self.problem.q.device:
-            return sides(self.subject, self.base, truth=known.truth)
-        return sides(self.subject, self.base, self.inputs)
+        truth = self._truth
+        return sides(self.subject, self.base, None if truth is not None else self.inputs, truth=truth)
 
     def run(self, problem: Problem, *, told: bool = True) -> Execution:
         """Another pass.
