@@ -67,7 +67,8 @@ def plain_comparison(
     """
     from flashverify.numerics.known_absent import nowhere
 
-    if x.is_cuda or not x.numel() or not (nowhere(bound.may_overflow) and nowhere(bound.must_overflow)):
+    may, must = bound.may_overflow, bound.must_overflow
+    if x.is_cuda or not x.numel() or not (nowhere(may) and (must is may or nowhere(must))):
         return None
     taint, pinned, undefined = (None if mask is None or nowhere(mask) else mask for mask in (taint, pinned, undefined))
     total = bound.total
