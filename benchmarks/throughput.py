@@ -9,7 +9,7 @@ same list once more in plain Triton's interpreter, in the same run, for the rati
 
 `--drawn` judges cases that a search draws, in one process, and splits their processor time by the parts of the harness and by
 check (`time_parts.py`). As many cases go before uncounted. Other loads of the machine change these times too: of two states of the
-code those that were measured in turns can be compared. `--every-launch` runs the launches of the checks `padding`, `determinism` and
+code those that were measured in turns can be compared. `--every-launch` runs the launches of the checks `padding`, `determinism`, `relations` and
 `reuse` too that would load what the base pass loaded. `--turns` judges each case once, and then so many times each without and with it, in turns.
 """
 

@@ -104,7 +104,7 @@ def _split(clock: Clock, checks: Clock, device: str) -> None:
 
 @contextlib.contextmanager
 def every_launch() -> Iterator[None]:
-    """Have the checks `padding`, `determinism` and `reuse` run their launches whatever they load, within the block."""
+    """Have the checks `padding`, `determinism`, `relations` and `reuse` run their launches whatever they load, within the block."""
     from flashverify.checks.engine import _Judgement
 
     before = _Judgement._launches

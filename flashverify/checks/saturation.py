@@ -61,10 +61,12 @@ def check_saturation(
         problem: with finite inputs.
         undefined: per output the elements about which the contract says nothing.
     """
-    inputs, bounds = truth.inputs, {name: bound for name, (_, bound) in truth.forward().items()}
     given = [x for name in MODIFYING if (x := getattr(problem, name)) is not None]
+    if not given:
+        return Held([], [], 0)
+    inputs, bounds = truth.inputs, {name: bound for name, (_, bound) in truth.forward().items()}
     lost = bool(torch.stack([bound.exempt.any() for bound in bounds.values()]).any())
-    if not given or not lost or not all(bool(torch.isfinite(x).all()) for x in given):
+    if not lost or not all(bool(torch.isfinite(x).all()) for x in given):
         return Held([], [], 0)
     bare = dataclasses.replace(inputs.without_learned(), biases=(), sink=None, do=None, dlse=None)
     asked = {}

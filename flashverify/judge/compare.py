@@ -136,9 +136,11 @@ def compare_output(
     import torch
 
     x = got.double()
-    plain = plain_comparison(x, expected, bound, taint, undefined, pinned)
+    plain = plain_comparison(
+        x, expected, bound, taint=taint, pinned=pinned, pinned_value=pinned_value, undefined=undefined
+    )
     if plain is not None:
-        counted = (0, plain.uninformative, plain.telling)
+        counted = (plain.exempt, plain.uninformative, plain.telling)
         return Comparison(statistics(output, mode, x.numel(), counted, plain.summary, plain.signed, part), ())
     free = bound.exempt
     for mask in (taint, undefined):

@@ -19,7 +19,7 @@ from flashverify.numerics.overflow import overflow_domain
 from flashverify.numerics.relative import onto_buckets
 from flashverify.numerics.result import BackwardBounds, ForwardBounds, exactly
 from flashverify.numerics.sinks import SinkTerms, sink_errors, sink_terms
-from flashverify.numerics.starting import Start, picked, side_by_side
+from flashverify.numerics.starting import Picked, Start, side_by_side
 from flashverify.numerics.strict import predict_dv, predicts_dv
 from flashverify.numerics.terms import KeySum, KeyTerms, PredictedSum, RowTerms, joined_rows
 from flashverify.numerics.trivial import trivial_ranges
@@ -153,9 +153,9 @@ def _chunk_terms(
     onto = None if of_table is None else of_table(chunk)
     found = []
     for number, (mode, start) in enumerate(zip(modes, starts, strict=True)):
-        parts = [s, cores, own, over, trivial, returned]
+        parts: list[Any] = [s, cores, own, over, trivial, returned]
         if len(modes) > 1:
-            parts = [picked(part, number) for part in parts]
+            parts = [Picked(part, number) for part in parts]
         found.append(_mode_terms(problem, chunk, c, c64, g, mode, start, parts, onto))
     return found
 

@@ -61,8 +61,16 @@ def overflow_domain(
     rounded = g.AdP + s.Adelta if c.dp_delta and c.u_dp else g.AdP
     ado = g.ado
     lost_empty = every_dP = torch.zeros_like(chunk.empty)
-    if room.is_cuda or not (below(g.AdP, room.amin().item()) and below(rounded, largest_dp)):
+    least = None if room.is_cuda else room.amin().item()
+    if least is None or not (below(g.AdP, least) and below(rounded, largest_dp)):
         every_dP = (g.AdP >= room) | (rounded >= largest_dp)
+    elif (
+        least > 0
+        and (masked or chunk.hidden_v is None)
+        and all(map(nowhere, (logits, chunk.bad, g.bad, lost_p, lost_ds)))
+        and _far_below(c, chunk, g, cores, limit_p, limit_s)
+    ):
+        return _nowhere(lost_p, cores.ds_max, with_pairs=with_pairs)
     dP = every_dP
     if masked:
         dP = dP if nowhere(dP) else _visible(chunk, dP)
@@ -143,6 +151,35 @@ def overflow_domain(
         pairs=pairs,
         empty=lost_empty,
     )
+
+
+def _far_below(c: Coefficients, chunk: Chunk, g: Gradient, cores: Cores, limit_p: float, limit_s: float) -> bool:
+    """Whether nothing beside dP and delta comes near the end of its range: a sum is at most its largest term times the number of its terms."""
+    if c.delta_weights or g.empty_ado is not None or chunk.bad_v is not None:
+        return False
+    p, ds, k, q, do = (
+        x.amax().item() if x.numel() else 0.0 for x in (cores.Pb, cores.ds_max, chunk.ak, chunk.aq, g.ado)
+    )
+    p, (rows, keys) = p * chunk.factor, (2 * count for count in cores.ds_max.shape[-2:])
+    return (
+        p < min(limit_p, OVERFLOW_FP32)
+        and ds < limit_s
+        and (cores.ds_wide is cores.ds_max or below(cores.ds_wide, OVERFLOW_FP32))
+        and max(k, q) * c.operand < OVERFLOW_FP32
+        and keys * ds * k < c.acc_q
+        and rows * ds * q < c.acc_k
+        and rows * p * do < c.acc_v
+    )
+
+
+def _nowhere(rows: Tensor, pairs: Tensor, *, with_pairs: bool) -> Exempt:
+    """Nothing is exempt; `rows` are shaped as the rows, `pairs` as the pairs."""
+    none = torch.zeros_like(rows, dtype=torch.bool)
+    keys = none.new_zeros((*pairs.shape[:-2], pairs.shape[-1], 1))
+    return Exempt(
+        delta=none, dq=none, dk=keys, dv=keys, hidden=keys, hidden_v=keys, empty=none,
+        pairs=torch.zeros_like(pairs, dtype=torch.bool) if with_pairs else None,
+    )  # fmt: skip
 
 
 def _visible(chunk: Chunk, pairs: Tensor) -> Tensor:

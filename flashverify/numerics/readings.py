@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ _READINGS = (
     ("o_fp32", "forward"),
 )
 """(`delta_from`, `p_from`), the usual ones first."""
+_FORMS = 1024
+"""Forms whose readings are kept: a form is checked as a whole each time that one is made."""
 
 
+@lru_cache(maxsize=_FORMS)
 def readings(form: Form) -> tuple[Form, ...]:
     """Every form that a form with fields `"unknown"` may stand for; one that declares both stands for itself.
 
@@ -39,6 +43,7 @@ def readings(form: Form) -> tuple[Form, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=_FORMS)
 def from_outputs(form: Form) -> Form:
     """The form of a kernel whose backward starts from the O and the LSE that it returns, where it leaves that open."""
     return dataclasses.replace(

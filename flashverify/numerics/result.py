@@ -127,7 +127,7 @@ class BackwardBounds:
 
 def rounded(before: Tensor, size: Tensor, u: float, eta: float) -> Tensor:
     """The error of an output from that before its rounding: `b + u (|y| + b) + eta`; `size` is |y|, and u is 0 where nothing is rounded."""
-    return (size + before).mul_(u).add_(before).add_(eta) if u else before + eta
+    return torch.add(before, size + before, alpha=u).add_(eta) if u else before + eta
 
 
 def finish(

@@ -6,7 +6,7 @@ Tensors of several modes have one axis more, the first, along which these lie; w
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from flashverify.numerics.coefficients import Coefficients
     from flashverify.numerics.result import ForwardBounds
 
-__all__ = ["OffBy", "Start", "picked", "side_by_side"]
+__all__ = ["OffBy", "Picked", "Start", "side_by_side"]
 
 _SIDE_BY_SIDE = 4
 """Axes of a tensor of several modes."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,8 +134,12 @@ def _dtype(value: Any) -> torch.dtype:
     return torch.bool if isinstance(value, bool) else torch.float64
 
 
-def picked(found: T, number: int) -> T:
-    """One of the modes side by side, of each tensor of a dataclass."""
-    parts = {field.name: getattr(found, field.name) for field in fields(found)}  # type: ignore[arg-type]
-    changed = {name: x[number] for name, x in parts.items() if torch.is_tensor(x) and x.dim() == _SIDE_BY_SIDE}
-    return type(found)(**(parts | changed))
+class Picked:
+    """One of the modes side by side: what an object holds, of each tensor of several modes this one's."""
+
+    def __init__(self, found: Any, number: int) -> None:
+        self._found, self._number = found, number
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._found, name)
+        return found[self._number] if torch.is_tensor(found) and found.dim() == _SIDE_BY_SIDE else found

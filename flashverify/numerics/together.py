@@ -51,9 +51,8 @@ def bounds_of_each(function: Callable[..., OutputBound], outputs: Sequence[tuple
         for tensors, shape in zip(outputs, shapes, strict=True)
     ]
     whole = function(*(torch.cat(parts) for parts in zip(*rows, strict=True)))
-    cut = {name: torch.split(getattr(whole, name), sizes) for name in _FIELDS}
-    each = [
-        OutputBound(**{name: parts[number].view(shape) for name, parts in cut.items()})
-        for number, shape in enumerate(shapes)
-    ]
+    held = {name: getattr(whole, name) for name in _FIELDS}
+    parts = {x: x.split(sizes) for x in set(held.values())}  # some fields are one tensor
+    views = {x: [part.view(shape) for part, shape in zip(parts[x], shapes, strict=True)] for x in parts}
+    each = [OutputBound(**{name: views[x][number] for name, x in held.items()}) for number in range(len(shapes))]
     return Bounds(each, [whole])

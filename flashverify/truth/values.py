@@ -38,6 +38,7 @@ class Truth:
     """
 
     _last: Given | None = None
+    _whole: Pairs | None = None
 
     @timed
     def __init__(self, inputs: Inputs, dtype: str, form: Form, *, finite: bool = False) -> None:
@@ -55,7 +56,7 @@ class Truth:
     def read_as(self, form: Form) -> Truth:
         """The truth of the same problem for a form that differs in its backward alone."""
         other = copy.copy(self)
-        other._last = None
+        other._last = other._whole = None
         other.form, other.problem = form, dataclasses.replace(self.problem, form=form)
         return other
 
@@ -107,7 +108,7 @@ class Truth:
 
     def backward(self) -> Pairs:
         """(value, bound) of `delta` as `form.stored_delta` has it, `dq`, `dk`, `dv`, and of each learned tensor that the problem has, end to end."""
-        return bounded(self, [self._own_mode(self._own_gradients())])[0][0]
+        return self._whole or bounded(self, [self._own_mode(self._own_gradients())])[0][0]
 
     def widest(self) -> Pairs:
         """What `backward` gives, with the largest bound of each element over all readings of the form."""
@@ -125,7 +126,7 @@ class Truth:
         part = copy.copy(self)
         for name in ("_forward_bounds", "_other_readings"):
             part.__dict__.pop(name, None)
-        part._last = None if self._last is None else self._last._replace(found=None)
+        part._last, part._whole = None if self._last is None else self._last._replace(found=None), None
         part.problem = self.problem.directed_part()
         return part
 
@@ -156,8 +157,8 @@ class Truth:
         known = self._known(o, lse)
         if known is not None or not self.problem.undivided:
             return self.backward(), known or self.given(o, lse)
-        (pairs, _), given = bounded(self, [self._own_mode(self._own_gradients()), self._given_mode(o, lse)])
-        return pairs, self._kept(given)
+        (self._whole, _), given = bounded(self, [self._own_mode(self._own_gradients()), self._given_mode(o, lse)])
+        return self._whole, self._kept(given)
 
     def _known(self, o: torch.Tensor, lse: torch.Tensor) -> Found | None:
         """What `given` says without a computation."""

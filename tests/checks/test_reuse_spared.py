@@ -18,6 +18,56 @@ KEPT = {"v": "values", "k": "values", "key_lengths": "lengths"}
 """What a subject may keep of its second call, and the question that finds it."""
 
 
+class Kept:
+    """A subject that keeps something between a forward and its backwards."""
+
+    def __init__(self, inner):
+        self.inner, self.kept = inner, None
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+class OneLse(Kept):
+    """Every backward takes the LSE of the last forward."""
+
+    def forward(self, problem):
+        found = self.inner.forward(problem)
+        self.kept = found.lse
+        return found
+
+    def backward(self, problem, forward):
+        return self.inner.backward(problem, dataclasses.replace(forward, lse=self.kept.clone()))
+
+
+class FirstDo(Kept):
+    """Every backward of a forward takes the dO of the first."""
+
+    def forward(self, problem):
+        self.kept = None
+        return self.inner.forward(problem)
+
+    def backward(self, problem, forward):
+        self.kept = problem.do if self.kept is None else self.kept
+        return self.inner.backward(dataclasses.replace(problem, do=self.kept), forward)
+
+
+class SpentLse(Kept):
+    """A backward leaves another LSE than its forward to the next one."""
+
+    def backward(self, problem, forward):
+        found = self.inner.backward(problem, dataclasses.replace(forward, lse=forward.lse + (self.kept or 0)))
+        self.kept = 1.0
+        return found
+
+    def forward(self, problem):
+        self.kept = None
+        return self.inner.forward(problem)
+
+
+LATE = {"forward-between": OneLse, "another-do": FirstDo, "backward": SpentLse}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def session():
     if not interpreting():
@@ -58,10 +108,20 @@ def test_the_case_once_more_loads_what_it_loaded(spared, question):
     assert spared
 
 
-@pytest.mark.parametrize("question", ["calls", "backward", "forward-between", "another-do"])
-def test_other_questions_run_every_launch(spared, question):
+@pytest.mark.parametrize(("question", "launches"), [("backward", 3), ("forward-between", 2), ("another-do", 3)])
+def test_the_case_with_a_late_backward_loads_what_it_loaded(spared, question, launches):
     assert found(attend(), question) == set()
+    assert len(spared) == launches
+
+
+def test_a_later_call_runs_every_launch(spared):
+    assert found(attend(), "calls") == set()
     assert not spared
+
+
+@pytest.mark.parametrize("question", LATE)
+def test_what_is_kept_between_forward_and_backward_is_found(question):
+    assert found(LATE[question](attend()), question) == {("reuse", question)}
 
 
 @pytest.mark.parametrize(("name", "question"), KEPT.items())

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from flashverify.numerics import (
     prepare,
     result,
 )
+from flashverify.numerics.coefficients import OVERFLOW_FP32
 from flashverify.numerics.flushing import flushable_part
 from flashverify.numerics.known_absent import below, nowhere, somewhere, without
 from flashverify.numerics.logits import logit_error
@@ -110,6 +113,44 @@ def test_answers_change_no_bound(text: str, form: Form, monkeypatch: pytest.Monk
         for field in dataclasses.fields(bound):
             one, other = getattr(bound, field.name), getattr(never[name], field.name)
             assert torch.equal(one, other), (name, field.name)
+
+
+@pytest.mark.parametrize(("text", "calm"), [(CASES[0], True), (CASES[4], True), (CASES[6], False)])
+def test_an_overflow_domain_that_is_far_away_is_asked_for_no_mask(
+    text: str, calm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, nothing = [], overflow._nowhere
+    monkeypatch.setattr(overflow, "_nowhere", lambda *given, **more: found.append(1) or nothing(*given, **more))
+    _bounds(text, Form(masked_ds=True))
+    assert bool(found) == calm
+
+
+ENDS = {
+    "p": {"limit_p": 0.4},
+    "ds": {"limit_s": 2.9},
+    "dq": {"acc_q": 2 * 3 * 3.0 * 5.0},
+    "dk": {"acc_k": 2 * 2 * 3.0 * 7.0},
+    "dv": {"acc_v": 2 * 2 * 0.5 * 11.0},
+    "operand": {"operand": OVERFLOW_FP32 / 7.0},
+    "sum of weights": {"delta_weights": True},
+    "dS before a softcap": {"wide": OVERFLOW_FP32},
+    "v": {"bad_v": torch.ones(1, 2, 4, dtype=torch.bool)},
+}
+
+
+@pytest.mark.parametrize("end", [{}, *ENDS.values()], ids=["none", *ENDS])
+def test_every_end_of_a_range_is_far_away(end: dict[str, Any]) -> None:
+    def full(size: float, *shape: int) -> torch.Tensor:
+        return torch.full(shape, size, dtype=torch.float64)
+
+    given: dict[str, Any] = {"limit_p": 1e4, "limit_s": 1e4, "acc_q": 1e4, "acc_k": 1e4, "acc_v": 1e4} | end
+    ds = full(3.0, 1, 2, 3)
+    c = SimpleNamespace(**({"operand": 0.0, "delta_weights": False} | given))
+    chunk = SimpleNamespace(bad_v=end.get("bad_v"), factor=1.0, ak=full(5.0, 1, 3, 4), aq=full(7.0, 1, 2, 4))
+    g = SimpleNamespace(empty_ado=None, ado=full(11.0, 1, 2, 4))
+    cores = SimpleNamespace(Pb=full(0.5, 1, 2, 3), ds_max=ds, ds_wide=full(end["wide"], 1) if "wide" in end else ds)
+    far: Any = overflow._far_below
+    assert far(c, chunk, g, cores, given["limit_p"], given["limit_s"]) == (not end)
 
 
 def test_a_flushed_element_beside_a_normal_one() -> None:

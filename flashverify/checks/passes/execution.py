@@ -15,7 +15,7 @@ from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS, output
 from flashverify.subjects.blame import subject_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     import torch
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flashverify.interpreter.wraps import Wraps
     from flashverify.subjects.interface import Contract, Subject
 
-__all__ = ["Execution", "execute"]
+__all__ = ["Execution", "execute", "sparing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,13 @@ def execute(
 
     noted(subject, problem.case)
     given = made_contiguous(problem) if subject.supports.contiguous else problem
-    inputs = {x.untyped_storage().data_ptr() for x in given.tensors() if x.numel()}
+    inputs = _storages(given)
     with (
         guarding(pattern=pattern) as guard,
         handed_tensors(inputs) as handed,
-        _watching(inputs, guard, fill=fill, only=only, wraps=wraps, kept=kept, known=known) as watch,
+        _watching(
+            inputs=inputs, poison=guard.poison, fill=fill, only=only, wraps=wraps, kept=kept, known=known
+        ) as watch,
     ):
         wanted = {"lse"} if subject.contract.lse_base is not None else set()
         with subject_code():
@@ -116,10 +118,29 @@ def _called_for(problem: Problem, contract: Contract) -> frozenset[str]:
     return frozenset(name for name in contract.gradients if output(name).given(problem))
 
 
-def _watching(inputs: set[int], guard: Guard, **asked: Any) -> contextlib.AbstractContextManager[Watch | None]:
-    """The sanitizer told of the memory that is input, now and later, where an open session has one."""
+@contextlib.contextmanager
+def sparing(problem: Problem, known: Launches | None) -> Iterator[None]:
+    """For calls of a subject outside `execute`: an interpreted launch of the block is not run where it would load what one of `known` loaded."""
+    if known is None:
+        yield
+        return
+    inputs = _storages(problem)
+    with (
+        guard_outputs(pattern=1) as guard,  # memory lies as in the pass whose launches are known
+        handed_tensors(inputs),
+        _watching(inputs=inputs, poison=guard.poison, known=known),
+    ):
+        yield
+
+
+def _storages(problem: Problem) -> set[int]:
+    return {x.untyped_storage().data_ptr() for x in problem.tensors() if x.numel()}
+
+
+def _watching(**asked: Any) -> contextlib.AbstractContextManager[Watch | None]:
+    """The sanitizer told of the memory that is input, now and later, and of what else is asked, where an open session has one."""
     loaded = sys.modules.get("flashverify.interpreter.sanitizer")
     if loaded is None:
         return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(inputs=inputs, poison=guard.poison, **asked)
+    found: contextlib.AbstractContextManager[Watch | None] = loaded.watch(**asked)
     return found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.execution import Execution
     from flashverify.checks.passes.known import Known
     from flashverify.checks.relations.spec import RelationSpec
+    from flashverify.interpreter.repeats import Launches
     from flashverify.judge.verdict import Verdict
     from flashverify.subjects.interface import Subject
 
@@ -36,7 +37,11 @@ _BY_NAME = {spec.name: spec for spec in RELATIONS}
 
 
 def check_relations(
-    subject: Subject, base: Execution, names: tuple[str, ...], known: Known | None = None
+    subject: Subject,
+    base: Execution,
+    names: tuple[str, ...],
+    known: Known | None = None,
+    launches: Launches | None = None,
 ) -> list[Verdict] | None:
     """Asks relations of a pass.
 
@@ -45,12 +50,13 @@ def check_relations(
         base: the pass.
         names: of relations.
         known: what the comparison of the pass with the oracle left, where there was one.
+        launches: see `BasePass.known`.
 
     Returns:
         Failing verdicts, whose error class is the relation's name, or those of `accuracy` of a problem that is wrong by itself; None where none of them applies, as to an empty problem or to
         one with NaN or infinities among its inputs.
     """
-    ground = Ground(subject, base, known)
+    ground = Ground(subject, base, known, launches)
     if not _has_elements(subject, base.problem.case) or not ground.finite:
         return None
     found: list[Verdict] = []
@@ -72,7 +78,8 @@ def _has_elements(_subject: Subject, case: Case) -> bool:
 def _run(base: BasePass, names: tuple[str, ...]) -> list[Verdict] | None:
     if base.beyond_oracle:
         names = tuple(spec.name for spec in RELATIONS if spec.oracle_free)
-    return check_relations(base.subject, base.execution, names, None if base.compared is None else base.compared.known)
+    compared = None if base.compared is None else base.compared.known
+    return check_relations(base.subject, base.execution, names, compared, base.known)
 
 
 SPEC = CheckSpec(

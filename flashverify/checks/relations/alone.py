@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flashverify.case.memory.guard import guard_outputs
 from flashverify.checks.passes.bitwise import first_difference
-from flashverify.checks.passes.execution import Execution
+from flashverify.checks.passes.execution import Execution, sparing
 from flashverify.checks.relations.ground import failure, within
 from flashverify.checks.relations.side import sides
 from flashverify.checks.relations.spec import RelationSpec
@@ -35,7 +35,8 @@ def alone(ground: Ground) -> Iterator[Verdict] | None:
 def _alone(ground: Ground, subject: Selective, asked: tuple[str, ...]) -> Iterator[Verdict]:
     problem = ground.problem
     found: dict[str, torch.Tensor] = {}
-    with guard_outputs(pattern=1):  # what nobody wrote does not hold the bits of the base pass
+    # What nobody wrote does not hold the bits of the base pass.
+    with guard_outputs(pattern=1), sparing(problem, ground.launches):
         with subject_code():
             forward = ground.subject.forward(problem)
         for name in asked:
@@ -67,6 +68,7 @@ SPECS = (
     RelationSpec(
         name="alone",
         passes=2,  # a forward, and each part of a backward by itself
+        loads_alike=True,
         run=alone,
         sentence="a gradient asked for by itself is the one asked for with the others",
         title="{output} differs when it is asked for alone",

@@ -155,6 +155,7 @@ SPECS = (
         name="double-do",
         slot=Slot.SAME_BITS,
         stands=_has_backward,
+        loads_alike=True,
         exact=True,
         run=double_do,
         sentence="dO and dLSE times 2 double delta and every gradient",

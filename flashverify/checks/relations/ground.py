@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flashverify.checks.accuracy import judged_form
 from flashverify.checks.passes.bitwise import first_difference, first_differences
 from flashverify.checks.passes.execution import execute
 from flashverify.checks.relations.side import sides
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from flashverify.checks.passes.execution import Execution
     from flashverify.checks.passes.known import Known
     from flashverify.checks.relations.side import Side, Sides
+    from flashverify.interpreter.repeats import Launches
+    from flashverify.numerics import BoundInputs
     from flashverify.subjects.interface import Subject
-    from flashverify.truth import Inputs
+    from flashverify.truth import Inputs, Truth
 
 __all__ = ["Ground", "alike", "bitwise", "failure", "within"]
 
@@ -38,6 +41,7 @@ class Ground:
         subject: the kernel under test.
         base: the pass.
         known: what the comparison of the base pass with the oracle left; None where that was of a part, or nobody made it.
+        launches: see `BasePass.known`.
         asked: the cases of the other passes that were run.
         passes: those of them whose tensors and cases say what their right outputs are.
     """
@@ -45,6 +49,7 @@ class Ground:
     subject: Subject
     base: Execution
     known: Known | None = None
+    launches: Launches | None = None
     asked: list[Case] = field(default_factory=list)
     passes: list[Execution] = field(default_factory=list)
 
@@ -73,13 +78,27 @@ class Ground:
         """Whether the subject promises the bits of a repeated pass: without it every relation holds within bounds."""
         return bool(self.subject.contract.deterministic)
 
+    @property
+    def _truth(self) -> Truth | None:
+        """That of the base pass, where it is known on the device of its tensors."""
+        found = None if self.known is None else self.known.truth
+        return found if found is not None and found.inputs.q.device == self.problem.q.device else None
+
+    @property
+    def bounds(self) -> BoundInputs:
+        """The problem of the base pass as the bounds take it."""
+        from flashverify.numerics import BoundInputs
+
+        if self._truth is not None:
+            return self._truth.problem
+        i, form = self.inputs.dense(), judged_form(self.subject, self.problem)
+        return BoundInputs.of(i.q, i.k, i.v, dtype=self.problem.case.dtype, form=form, **i.problem())
+
     @functools.cached_property
     def sides(self) -> Sides:
         """The outputs of the base pass with their bounds."""
-        known = self.known
-        if known is not None and known.truth.inputs.q.device == self.problem.q.device:
-            return sides(self.subject, self.base, truth=known.truth)
-        return sides(self.subject, self.base, self.inputs)
+        truth = self._truth
+        return sides(self.subject, self.base, None if truth is not None else self.inputs, truth=truth)
 
     def run(self, problem: Problem, *, told: bool = True) -> Execution:
         """Another pass.
@@ -89,7 +108,7 @@ class Ground:
             told: whether its tensors and its case say what the right outputs are.
         """
         self.asked.append(problem.case)
-        found = execute(self.subject, problem, memory=False)
+        found = execute(self.subject, problem, known=self.launches, memory=False)
         self.passes.extend([found] if told else [])
         return found
 

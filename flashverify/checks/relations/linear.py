@@ -52,6 +52,7 @@ SPECS = (
     RelationSpec(
         name="linear-do",
         passes=2,
+        loads_alike=True,
         run=linear_do,
         sentence="the gradients of two parts of dO add up to those of the whole",
         title="{output} is not linear in dO",

@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashverify.checks.accuracy import judged_form
 from flashverify.formats import FORMATS
 from flashverify.outputs import OF_DS, output
 
@@ -104,14 +103,10 @@ def weights(ground: Ground) -> Weights:
     """The smallest weights of the base pass, in chunks of rows."""
     import torch
 
-    from flashverify.numerics import BoundInputs
-
-    case, i = ground.problem.case, ground.inputs.dense()
-    form = judged_form(ground.subject, ground.problem)
-    bounds = BoundInputs.of(i.q, i.k, i.v, dtype=case.dtype, form=form, **i.problem())
-    coefficients = bounds.coefficients()
+    case, bounds = ground.problem.case, ground.bounds
+    coefficients, form = bounds.coefficients(), bounds.form
     fwd, row = [], []
-    key = torch.full((case.batch * case.heads_kv, case.seq_k), _NEVER, dtype=torch.float64, device=i.q.device)
+    key = torch.full((case.batch * case.heads_kv, case.seq_k), _NEVER, dtype=torch.float64, device=bounds.q.device)
     sink = _NEVER
     for chunk in bounds.chunks():
         hidden = None if chunk.vis is None else chunk.vis == 0

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from flashverify.case.memory.materialize import materialize
-from flashverify.checks.passes.execution import Execution, execute
+from flashverify.checks.passes.execution import Execution, execute, sparing
 from flashverify.checks.reuse.asking import same
 from flashverify.checks.reuse.problems import with_other_values
 from flashverify.outputs import BACKWARD, FORWARD, OUTPUTS
@@ -33,7 +33,7 @@ def after_other_forward(first: BasePass) -> Iterator[Verdict] | None:
         return None
     subject, base = first.subject, first.execution
     other, _ = materialize(with_other_values(first.case), subject.device())
-    with subject_code():
+    with sparing(base.problem, first.known), subject_code():
         forward = subject.forward(base.problem)
         between = subject.forward(other)
         gradients = subject.backward(base.problem, forward)
@@ -49,7 +49,7 @@ def with_other_gradients(first: BasePass) -> Iterator[Verdict] | None:
     subject, problem = first.subject, first.execution.problem
     values, _ = materialize(with_other_values(first.case), subject.device())
     other = dataclasses.replace(problem, do=values.do, dlse=values.dlse)
-    with subject_code():
+    with sparing(problem, first.known), subject_code():
         forward = subject.forward(problem)
         try:
             subject.backward(problem, forward)
@@ -61,7 +61,7 @@ def with_other_gradients(first: BasePass) -> Iterator[Verdict] | None:
                 return None
             raise
     again = _outputs(other, forward, gradients)
-    alone = execute(subject, other)
+    alone = execute(subject, other, known=first.known)
     return same(subject, alone, again, "another-do", "a second backward with another dO", "a call of its own")
 
 

@@ -15,7 +15,7 @@ from flashverify.checks.accuracy import first_failure
 from flashverify.checks.left_open import undefined_elements
 from flashverify.checks.passes.bitwise import first_difference
 from flashverify.checks.passes.by_itself import told_by_itself
-from flashverify.checks.passes.execution import execute
+from flashverify.checks.passes.execution import execute, sparing
 from flashverify.checks.reuse.asking import Other, between, blamed_on, failure, same
 from flashverify.checks.reuse.cuda import at_once, captured, on_another_stream
 from flashverify.checks.reuse.held import held
@@ -109,19 +109,19 @@ def _after_larger(first: BasePass, case: Case) -> Iterator[Verdict]:
 
 def backward(first: BasePass) -> Iterator[Verdict] | None:
     """A second backward from one forward."""
-    return _backward_twice(first.subject, first.execution) if first.case.grad.backward else None
+    return _backward_twice(first) if first.case.grad.backward else None
 
 
-def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
+def _backward_twice(first: BasePass) -> Iterator[Verdict]:
     """The backward twice from one forward, and what the forward saved before and after."""
-    problem, contract = base.problem, subject.contract
-    with subject_code():
+    subject, problem, contract = first.subject, first.execution.problem, first.subject.contract
+    with sparing(problem, first.known), subject_code():
         forward = subject.forward(problem)
     saved = Saved(forward)
     found = []
     for number in (1, 2):
         try:
-            with subject_code():
+            with sparing(problem, first.known), subject_code():
                 gradients = subject.backward(problem, forward)
         except RuntimeError as error:
             if number == 2 and "second time" in str(error):
@@ -136,8 +136,8 @@ def _backward_twice(subject: Subject, base: Execution) -> Iterator[Verdict]:
     if not contract.deterministic:
         return
     undefined = undefined_elements(problem, contract)
-    for name, first in found[0].items():
-        difference = first_difference(first, found[1][name], undefined.get(name))
+    for name, once in found[0].items():
+        difference = first_difference(once, found[1][name], undefined.get(name))
         if difference is not None:
             index, text = difference
             yield failure("backward", name, index, f"{name}{list(index)} of a second backward from one forward: {text}")
