@@ -14,7 +14,7 @@ from flashverify.interpreter.layer import Layer
 __all__ = ["Products"]
 
 _REDUCTIONS: dict[str, Any] = {
-    "sum": np.sum,
+    "sum": np.add.reduce,
     "max": np.fmax.reduce,
     "min": np.fmin.reduce,
     "xor": np.bitwise_xor.reduce,

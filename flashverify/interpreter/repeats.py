@@ -21,6 +21,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.hooks import tl
+from flashverify.interpreter.late import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -98,7 +99,7 @@ class _Elements:
     __slots__ = ("bits", "places")
 
     def __init__(self, argument: Argument, mask: Any) -> None:
-        self.places = np.flatnonzero(mask)
+        (self.places,) = mask.nonzero()
         self.bits = _bits(argument).take(self.places)
 
     @property
@@ -134,7 +135,7 @@ class Known:
         if not _apart(arguments, self.loaded, self.stored):
             return False
         for n, elements in self.loaded.items():
-            if not np.array_equal(_bits(arguments[n]).take(elements.places), elements.bits):
+            if count_nonzero(_bits(arguments[n]).take(elements.places) != elements.bits):
                 return False
             if poisons[n] is not None and count_nonzero(elements.bits == poisons[n]):
                 return False
@@ -169,9 +170,9 @@ def _mark(touched: Any, lanes: Lanes, keep: Any) -> None:
     places = lanes.places.view(np.int64)
     if lanes.width:
         rows = np.ndarray((touched.size - lanes.width + 1, lanes.width), bool, touched, 0, touched.strides * 2)
-        rows[places[np.broadcast_to(keep, (*places.shape, 1))[..., 0]]] = True
+        rows[places[spread(keep[..., 0], places.shape)]] = True
     else:
-        touched[places[np.broadcast_to(keep, places.shape)]] = True
+        touched[places[spread(keep, places.shape)]] = True
 
 
 def _bits(argument: Argument) -> Any:
