@@ -67,10 +67,11 @@ def place(launch: Launch) -> Place:
         if skip is None:
             skip = _passed[file] = file.startswith(_OUTSIDE)
         if not skip:
-            if found is None:
-                found = (file, frame.f_lineno)
-            if file == filename and code.co_name == name:
-                here = (file, frame.f_lineno)
+            inside = file == filename and code.co_name == name
+            if inside or found is None:
+                here = (file, frame.f_lineno)  # Python looks for the line from the start of the function
+                found = found or here
+            if inside:
                 return _place(found, here)
         frame = frame.f_back  # type: ignore[assignment]
     return Place(filename, 0)
