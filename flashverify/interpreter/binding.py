@@ -34,8 +34,7 @@ class Binding:
         pointers: types of pointers by those of elements, for every launch.
 
     Attributes:
-        leaves: see `layer.leaves`, of the arguments that were made so far.
-        tensors: those among them, each with its pointer.
+        tensors: those among the arguments that were made so far, named as `layer.leaves` has them, each with its pointer.
         held: forms of the tuples with names among them, see `keys.hold`.
         rest: made arguments whose forms are in none of these.
         kinds: of the arguments, see `groups.kind_of`; a tuple that is known stands for what it holds.
@@ -43,7 +42,6 @@ class Binding:
 
     def __init__(self, signature: Signature, pointers: dict[Any, Any]) -> None:
         self._signature, self._pointers = signature, pointers
-        self.leaves: list[tuple[str, Any]] = []
         self.tensors: list[tuple[str, torch.Tensor, Any]] = []
         self.held: dict[int, tuple[Any, int, list[Any]]] = {}
         self.rest: list[Any] = []
@@ -51,19 +49,18 @@ class Binding:
 
     def argument(self, name: str, value: Any) -> Any:
         """An argument in the type that a compiled kernel would get: the declared one, and fp32 for a Python float."""
-        first = len(self.leaves)
-        if name in self._signature.constexprs:
-            made = value
-            self.leaves += leaves({name: value})
-        elif value.__class__ in NUMBERS or not isinstance(value, tuple):
-            made = self._made(name, value)
-        else:
-            record = self._record(name, value)
-            if record is not None:
-                return record
-            made = self._made(name, value)
+        constant = name in self._signature.constexprs
+        if value.__class__ in NUMBERS:
+            self.kinds.append(kind_of(value))
+            return value if constant else self._made(name, value)
+        several = isinstance(value, tuple) and not constant
+        record = self._record(name, value) if several else None
+        if record is not None:
+            return record
+        self.kinds += [kind_of(x) for _, x in leaves({name: value})]
+        made = value if constant else self._made(name, value)
+        if several:
             self.rest.append(made)
-        self.kinds += [kind_of(x) for _, x in self.leaves[first:]]
         return made
 
     def _record(self, name: str, value: tuple[Any, ...]) -> Any:
@@ -77,24 +74,21 @@ class Binding:
         if record is None:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            first, at = len(self.leaves), len(self.tensors)
+            at = len(self.tensors)
             made = self._made(name, value)
-            record = known[found] = Record(made, self.leaves[first:], [x for _, _, x in self.tensors[at:]])
-            del self.leaves[first:], self.tensors[at:]
+            record = known[found] = Record(made, [(path, pointer) for path, _, pointer in self.tensors[at:]])
+            del self.tensors[at:]
         self.kinds.append(record)
         return record.bound(self, given, [self._pointer(x) for x in given])
 
     def _made(self, name: str, value: Any) -> Any:
         if value.__class__ in NUMBERS:
-            self.leaves.append((name, value))
             if value is None:
                 return None
             return self._integer(name, value) if value.__class__ is int else self._scalar(name, value)
         if isinstance(value, tuple):
             made = list(map(self._made, self._signature.fields_of(name, value), value))
             return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
-        if not isinstance(value, TensorDescriptor):
-            self.leaves.append((name, value))
         if isinstance(value, torch.Tensor):
             pointer = self._pointer(value)
             self.tensors.append((name, value, pointer.handle))

@@ -182,7 +182,7 @@ def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False)
     """A function that does what `original` does, faster the second time.
 
     Args:
-        number: tells it from others.
+        number: tells it from others; None where its first argument does.
         original: what it stands for.
         placed: whether lines of `original` itself belong into reports.
     """
@@ -210,20 +210,12 @@ def replayed(number: Any, original: Callable[..., Any], *, placed: bool = False)
 def replayed_function(watched: Globals) -> Callable[..., Any]:
     """What `InterpretedFunction.__call__` becomes."""
     original = stock.InterpretedFunction.__call__
-    wrappers: dict[Any, Callable[..., Any]] = {}
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = wrappers.get(self)
-        if found is None:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        watched.watch(self.rewrite())
+        return original(self, *args, **kwargs)
 
-            def plain(*args: Any, **kwargs: Any) -> Any:
-                watched.watch(self.rewrite())
-                return original(self, *args, **kwargs)
-
-            found = wrappers[self] = replayed(self, plain, placed=True)
-        return found(*args, **kwargs)
-
-    return call
+    return replayed(None, call, placed=True)
 
 
 def builtins() -> Iterator[tuple[Any, str, Any]]:

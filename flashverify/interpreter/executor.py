@@ -65,8 +65,8 @@ class Executor(stock.GridExecutor):  # type: ignore[misc]
             if len(grid) > 3:
                 raise ValueError(f"grid: at most 3 dimensions, got {grid}")
             extent = (*(int(n) for n in grid), 1, 1)[:3]
-            known = (tuple(binding.leaves), tuple(binding.tensors))
-            launch = Launch(self.fn.__name__, self.fn.__code__.co_filename, raw, arguments, extent, *known)  # type: ignore[arg-type]
+            tensors = tuple(binding.tensors)
+            launch = Launch(self.fn.__name__, self.fn.__code__.co_filename, raw, arguments, extent, tensors)  # type: ignore[arg-type]
             self._run(launch)
         if elsewhere:
             self._restore_args_dev(args, args_host, kwargs, kwargs_host)

@@ -140,7 +140,7 @@ def _append(parts: list[Any], values: Iterable[Any], inputs: list[Any]) -> None:
             else:
                 _append(parts, (value.start, value.stop, value.step), _no_inputs)
         elif kind in _FUNCTIONS:
-            parts += (kind, value)
+            parts += (value, kind)
         elif kind is Descriptor:
             parts += (kind, value.constants)
             _append(parts, value.tensors, inputs)
@@ -165,12 +165,12 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs:
     """What decides which operations a call makes; None where that cannot be told.
 
     Args:
-        function: a number or an object that stands for the function.
+        function: a number or an object that stands for the function, the first part of the key; None where that is the first argument.
         args: its arguments.
         kwargs: likewise.
         inputs: takes the tensors among them, in order.
     """
-    parts = [function]
+    parts = [] if function is None else [function]
     try:
         if len(args) == 2 and args[0].__class__ is _TENSOR and args[1].__class__ is _TENSOR and not kwargs:
             one, other = args

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flashverify.interpreter.counting import count_nonzero
-from flashverify.interpreter.late import spread
 
 if TYPE_CHECKING:
     from flashverify.interpreter.late import Outer
@@ -22,7 +21,7 @@ class Lanes(NamedTuple):
 
     Attributes:
         argument: the tensor.
-        places: see `Argument.places`; of the first lane of each row, where there are rows.
+        places: see `Argument.places`; of the first lane of each row, where there are rows, 0 of one that is masked off.
         width: lanes of a row, which follow each other in memory; 0 where `places` are those of single lanes.
         whole: whether no lane is known to be masked off.
     """
@@ -40,8 +39,7 @@ class Lanes(NamedTuple):
         """
         if not self.width:
             return words.take(self.places.view(np.int64), mode="clip")
-        rows = self.rows(words)
-        return rows[self.places if self.whole else np.minimum(np.maximum(self.places, 0), len(rows) - 1)]
+        return self.rows(words)[self.places]
 
     def rows(self, words: Any) -> Any:
         """What begins at each element of an array that a row of lanes can begin at, `[places, width]`: all in the memory of the array."""
@@ -83,12 +81,12 @@ def _rows_inside(argument: Argument, rows: Any, ptrs: Outer, keep: Any) -> Lanes
         return None
     starts = rows + first if first else rows
     whole = count_nonzero(keep) == keep.size
-    kept = starts if whole else starts[spread(keep, starts.shape)]
-    inside = not kept.size or (
-        np.maximum.reduce(kept.view(np.uint64), axis=None) <= argument.extent - width  # one before the tensor is beyond
-        and (argument.own is None or argument.owns_rows(kept, width))
-    )
-    return Lanes(argument, starts[..., 0], width, whole) if inside else None
+    if not whole:
+        starts = np.where(keep, starts, 0)
+    last = np.maximum.reduce(starts.view(np.uint64), axis=None)  # one before the tensor is beyond every other
+    if last > argument.extent - width or not (argument.own is None or argument.owns_rows(starts, width)):
+        return None
+    return Lanes(argument, starts[..., 0], width, whole)
 
 
 def outside(argument: Argument, at: Any) -> Any:

@@ -29,9 +29,10 @@ def spread(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 class _Late(TensorHandle):  # type: ignore[misc]
-    """A handle whose array is made once, by `_make`."""
+    """A handle whose array is made once, by `_make`; one that is put in its place is `part` as well."""
 
     attr: dict[str, Any]
+    part: Any
     _made: Any = None
 
     @property
@@ -43,7 +44,7 @@ class _Late(TensorHandle):  # type: ignore[misc]
 
     @data.setter
     def data(self, value: Any) -> None:
-        self._made = value
+        self._made = self.part = value
 
     def _make(self) -> Any:
         raise NotImplementedError
@@ -100,6 +101,6 @@ def first_of_range(offsets: Any) -> int | None:
 
 def part_of(held: Any) -> Any:
     """The array of a handle, or the smaller one that it is a broadcast of."""
-    if held.__class__ is Spread and held._made is None:
+    if held.__class__ is Spread:
         return held.part
     return held if isinstance(held, np.ndarray) else held.data

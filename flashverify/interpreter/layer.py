@@ -72,8 +72,7 @@ class Launch:
         arguments: the same as the kernel gets them. The `handle.dtype` of a pointer among them may be replaced by a
             tagged copy: address arithmetic carries the object along, unchanged, down to `create_masked_load` and `_store`.
         grid: number of programs along each axis.
-        leaves: of `raw`, see `leaves`.
-        tensors: those among them, each with the handle that the kernel gets for it.
+        tensors: those in `raw`, named as `leaves` has them, each with the handle that the kernel gets for it.
     """
 
     name: str
@@ -81,7 +80,6 @@ class Launch:
     raw: dict[str, Any]
     arguments: dict[str, Any]
     grid: tuple[int, int, int]
-    leaves: tuple[tuple[str, Any], ...]
     tensors: tuple[tuple[str, Any, Any], ...]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.hooks import InterpreterBuilder, handle
 from flashverify.interpreter.late import Outer, Spread, part_of, spread
 from flashverify.interpreter.layer import Layer, Together, TooLarge, Unsupported
@@ -75,11 +76,14 @@ class Lockstep(Layer):
 
     def _full(self, data: Any, shape: Any) -> Any:
         """`data` as `[programs or 1, *shape]`."""
+        self._check_room(shape)
+        return spread(data, (data.shape[0], *shape))
+
+    def _check_room(self, shape: Any) -> None:
         elements = math.prod(shape)
         count = len(self.programs)
         if count > 1 and count * elements > self.limit:
             raise TooLarge(elements)
-        return spread(data, (data.shape[0], *shape))
 
     # --- where the axis begins --------------------------------------------------------------------------------------
 
@@ -102,7 +106,7 @@ class Lockstep(Layer):
         if bounds is None:
             return super().loop(carried, read, callee, *args, **named)
         start, turns, step = bounds
-        if not (turns != turns[0]).any() and not (start != start[0]).any():
+        if not count_nonzero(turns != turns[0]) and not count_nonzero(start != start[0]):
             first = int(start[0])
             return Together(range(first, first + int(turns[0]) * step, step))
         return Parting(self, carried, read, start, turns, step)
@@ -112,7 +116,8 @@ class Lockstep(Layer):
     def create_splat(self, ret_ty: Any, arg: Any) -> Any:
         """A scalar as a tile."""
         scalar = arg.data.reshape(arg.data.shape[0], *(1,) * len(ret_ty.shape))
-        return handle(self._full(scalar, ret_ty.shape), arg.dtype.scalar)
+        self._check_room(ret_ty.shape)
+        return Spread(scalar, (scalar.shape[0], *ret_ty.shape), arg.dtype.scalar)
 
     def create_unsplat(self, arg: Any) -> Any:
         """The element of a tile of one."""

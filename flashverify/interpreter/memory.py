@@ -67,10 +67,11 @@ def place(launch: Launch) -> Place:
         if skip is None:
             skip = _passed[file] = file.startswith(_OUTSIDE)
         if not skip:
-            if found is None:
-                found = (file, frame.f_lineno)
-            if file == filename and code.co_name == name:
-                here = (file, frame.f_lineno)
+            inside = file == filename and code.co_name == name
+            if inside or found is None:
+                here = (file, frame.f_lineno)  # Python looks for the line from the start of the function
+                found = found or here
+            if inside:
                 return _place(found, here)
         frame = frame.f_back  # type: ignore[assignment]
     return Place(filename, 0)
@@ -119,11 +120,9 @@ class _Layout:
             step *= n
         self.own: Any = None
         if self.extent and not dense:
-            at = np.zeros((), np.int64)
-            for stride, n in axes:
-                at = at[..., None] + np.arange(n) * stride
             self.own = zeros(self.extent + 1, bool)
-            self.own[at] = True
+            steps, lengths = zip(*reversed(axes), strict=True)
+            np.ndarray(lengths, bool, self.own, 0, steps)[...] = True
 
 
 _layouts: dict[Any, _Layout] = {}
@@ -192,7 +191,8 @@ class Argument:
     def owns_rows(self, places: Any, width: int) -> bool:
         """Whether all of `width` elements from each place on are the tensor's; the places are inside."""
         rows = np.ndarray((self.own.size - width + 1, width), bool, self.own, 0, self.own.strides * 2)
-        return bool(rows[places.reshape(-1)].all())
+        good = rows[places]
+        return bool(count_nonzero(good) == good.size)
 
     def element(self, address: int) -> int:
         """Distance of an address from the first element, elements."""

@@ -204,8 +204,8 @@ class Numerics(Layer):
         keep = part_of(mask)
         if count_nonzero(keep) == keep.size:
             return found
-        if keep.shape == (*found.shape[:-1], 1) and (fill is None or fill.size == 1):
-            found[~keep[..., 0]] = 0 if fill is None else fill.reshape(())
+        if keep.shape[-1] == 1 and (fill is None or fill.size == 1):
+            found[~spread(keep[..., 0], found.shape[:-1])] = 0 if fill is None else fill.reshape(())
             return found
         return np.where(keep, found, dtype.type(0) if fill is None else fill)
 

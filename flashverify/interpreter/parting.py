@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from flashverify.interpreter.hooks import handle, tl
+from flashverify.interpreter.late import spread
 from flashverify.interpreter.layer import Diverged
 from flashverify.interpreter.parted_values import MISSING, CannotError, part, whole
 
@@ -59,8 +60,7 @@ def bounds_of(callee: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> t
     if step.size > 1 or step[0] <= 0:
         return None
     turns = np.maximum(0, -((start - stop) // step))
-    first, times = np.broadcast_arrays(start, turns)
-    return first, times, int(step[0])
+    return spread(start, turns.shape), turns, int(step[0])
 
 
 class Parting:

@@ -14,13 +14,14 @@ from flashverify.interpreter.layer import Layer
 __all__ = ["Products"]
 
 _REDUCTIONS: dict[str, Any] = {
-    "sum": np.sum,
+    "sum": np.add.reduce,
     "max": np.fmax.reduce,
     "min": np.fmin.reduce,
     "xor": np.bitwise_xor.reduce,
     "or": np.bitwise_or.reduce,
 }
 _ARGUMENTS: dict[str, tuple[Any, Any]] = {"argmax": (np.max, np.argmax), "argmin": (np.min, np.argmin)}
+_OPERAND = "flashverify.operand"
 _PREFIXES: dict[str, Any] = {"sum": np.cumsum, "prod": np.cumprod}
 
 
@@ -43,6 +44,14 @@ def _rows_in_order(x: Any, dtype: Any = None) -> Any:
     if x.ndim > 2 and x.shape[0] > 1 and x.strides[0] == 0:
         return np.broadcast_to(_rows_in_order(x[:1], dtype), x.shape)
     return np.ascontiguousarray(x, dtype)
+
+
+def _operand(of: Any, dtype: Any) -> Any:
+    """The array of a handle as a product takes it, made once: a tile stays for all turns of a loop."""
+    found = of.attr.get(_OPERAND)
+    if found is None:
+        found = of.attr[_OPERAND] = _rows_in_order(of.data, dtype)
+    return found
 
 
 def _tree_sum(x: Any, axis: int | None, keepdims: bool) -> Any:
@@ -70,7 +79,7 @@ class Products(Layer):
             return handle(np.matmul(a.data, b.data, dtype=acc.dtype) + acc, d.dtype.scalar)
         kind = _name(a.data.dtype)
         held = np.float32 if a.data.dtype.itemsize < 4 else None
-        x, y = _rows_in_order(a.data, held), _rows_in_order(b.data, held)
+        x, y = _operand(a, held), _operand(b, held)
         precision = stock._ir.INPUT_PRECISION
         if kind != "float32" or input_precision not in (precision.TF32, precision.TF32x3):
             total = self.accumulate(x, y, acc.astype(x.dtype, copy=False), kind)

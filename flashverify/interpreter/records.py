@@ -54,14 +54,12 @@ class Record:
 
     Args:
         made: the tuple, as it was made for a launch.
-        leaves: of what the caller passed for it.
-        pointers: the handles of the pointers in it.
+        pointers: the handles of the pointers in it, in order, each with its name.
     """
 
-    def __init__(self, made: Any, leaves: list[tuple[str, Any]], pointers: list[Any]) -> None:
-        self._leaves = [(name, None if isinstance(x, torch.Tensor) else x) for name, x in leaves]
-        self._holes = [n for n, (_, x) in enumerate(leaves) if isinstance(x, torch.Tensor)]
-        self._made = _Made(made, {id(pointer) for pointer in pointers})
+    def __init__(self, made: Any, pointers: list[tuple[str, Any]]) -> None:
+        self._names = [name for name, _ in pointers]
+        self._made = _Made(made, {id(pointer) for _, pointer in pointers})
 
     def bound(self, binding: Binding, given: list[torch.Tensor], pointers: list[Any]) -> Any:
         """The tuple with other tensors, which the arguments of a launch take in.
@@ -71,14 +69,8 @@ class Record:
             given: the tensors, in order.
             pointers: what the kernel gets for them.
         """
-        if not given:
-            binding.leaves += self._leaves
-        else:
-            leaves = self._leaves.copy()
-            for n, tensor, pointer in zip(self._holes, given, pointers, strict=True):
-                leaves[n] = (leaves[n][0], tensor)
-                binding.tensors.append((leaves[n][0], tensor, pointer.handle))
-            binding.leaves += leaves
+        for name, tensor, pointer in zip(self._names, given, pointers, strict=True):
+            binding.tensors.append((name, tensor, pointer.handle))
         return self._made.bound(iter(pointers), binding.held)
 
 

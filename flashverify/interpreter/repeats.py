@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter.counting import count_nonzero
 from flashverify.interpreter.hooks import tl
+from flashverify.interpreter.late import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from flashverify.interpreter.lanes import Lanes
     from flashverify.interpreter.layer import Launch
@@ -98,7 +98,7 @@ class _Elements:
     __slots__ = ("bits", "places")
 
     def __init__(self, argument: Argument, mask: Any) -> None:
-        self.places = np.flatnonzero(mask)
+        (self.places,) = mask.nonzero()
         self.bits = _bits(argument).take(self.places)
 
     @property
@@ -134,7 +134,7 @@ class Known:
         if not _apart(arguments, self.loaded, self.stored):
             return False
         for n, elements in self.loaded.items():
-            if not np.array_equal(_bits(arguments[n]).take(elements.places), elements.bits):
+            if count_nonzero(_bits(arguments[n]).take(elements.places) != elements.bits):
                 return False
             if poisons[n] is not None and count_nonzero(elements.bits == poisons[n]):
                 return False
@@ -169,9 +169,9 @@ def _mark(touched: Any, lanes: Lanes, keep: Any) -> None:
     places = lanes.places.view(np.int64)
     if lanes.width:
         rows = np.ndarray((touched.size - lanes.width + 1, lanes.width), bool, touched, 0, touched.strides * 2)
-        rows[places[np.broadcast_to(keep, (*places.shape, 1))[..., 0]]] = True
+        rows[places[spread(keep[..., 0], places.shape)]] = True
     else:
-        touched[places[np.broadcast_to(keep, places.shape)]] = True
+        touched[places[spread(keep, places.shape)]] = True
 
 
 def _bits(argument: Argument) -> Any:
@@ -216,33 +216,28 @@ def key_of(function: Any, launch: Launch, inputs: Any) -> Any:
         launch: of it.
         inputs: addresses of the storages that it must not write to.
     """
-    tuples = list(_tuples(launch.raw.values()))
-    if function.__closure__ or None in tuples:
-        return None
-    storages: dict[int, int] = {}
-    parts: list[Any] = [function, launch.grid, *tuples]
-    for name, x in launch.leaves:
+    parts: list[Any] = [function, launch.grid, *launch.raw]
+    return tuple(parts) if not function.__closure__ and _append(parts, launch.raw.values(), inputs, {}) else None
+
+
+def _append(parts: list[Any], values: Iterable[Any], inputs: Any, storages: dict[int, int]) -> bool:
+    """Whether all values can be told from others; `parts` takes what does, with the class and the length of each tuple."""
+    for x in values:
         kind = x.__class__
         if kind in _VALUES:
-            parts.append((name, kind, x))
+            parts.append((kind, x))
         elif kind is float and x == x:
-            parts.append((name, kind, x.hex()))
+            parts.append((kind, x.hex()))
         elif isinstance(x, torch.Tensor):
             start = x.untyped_storage().data_ptr()
             place = (storages.setdefault(start, len(storages)), x.storage_offset(), x.data_ptr() % _ALIGNED)
-            parts.append((name, x.dtype, x.shape, x.stride(), *place, start in inputs))
+            parts.append((x.dtype, x.shape, x.stride(), *place, start in inputs))
+        elif isinstance(x, tuple):
+            parts.append((kind, len(x)))
+            if not _append(parts, x, inputs, storages):
+                return False
         elif kind is tl.dtype:
-            parts.append((name, str(x)))
+            parts.append((kind, str(x)))
         else:
-            return None
-    return tuple(parts)
-
-
-def _tuples(values: Iterable[Any]) -> Iterator[Any]:
-    """What the leaves of a launch do not tell: the class and the length of each tuple; None for a tensor descriptor, of its block."""
-    for x in values:
-        if isinstance(x, tuple):
-            yield x.__class__, len(x)
-            yield from _tuples(x)
-        elif isinstance(x, TensorDescriptor):
-            yield None
+            return False
+    return True

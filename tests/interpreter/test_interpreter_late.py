@@ -1,5 +1,6 @@
 """Tiles that are made when somebody looks at them: what a load reads of them, and what the sanitizer says of it."""
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -108,3 +109,20 @@ def test_a_mixin_sees_whole_tiles():
             copied[(1,)](x, out, ROWS, 16, 16, 0, M=8, C=16, EVERY=True)
 
         assert opened.builder.shapes == (((1, 8, 16),) * 3,) * 3
+
+
+class Filling(Layer):
+    """Puts another array in the place of the fill of a load."""
+
+    def create_masked_load(self, ptrs, mask, other, *rest, **options):
+        other.data = np.full_like(other.data, 9)
+        return super().create_masked_load(ptrs, mask, other, *rest, **options)
+
+
+@pytest.mark.parametrize("mixins", [(Filling,), (Filling, Sanitizer)])
+def test_an_array_that_a_mixin_puts_in_place_of_a_broadcast_is_what_counts(mixins):
+    x, out = layout("whole"), torch.zeros(8, 16)
+    with session(*mixins):
+        for _ in range(3):
+            copied[(1,)](x, out.zero_(), ROWS, 16, 16, 0, M=8, C=16, EVERY=True)
+            assert torch.equal(out, torch.cat([x, torch.full((3, 16), 9.0)]))

@@ -10,7 +10,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from flashverify.interpreter import Sanitizer, faithful
 from flashverify.interpreter import repeats as rules
-from flashverify.interpreter.layer import Launch, leaves
+from flashverify.interpreter.layer import Launch
 from flashverify.interpreter.repeats import Launches
 from tests.interpreter import launched_again
 from tests.interpreter.launched_again import N, by_global, doubled, inputs, launch, scaled
@@ -89,7 +89,7 @@ class Inner(NamedTuple):
 
 
 def launch_of(grid=(1, 1, 1), **arguments):
-    return Launch("kernel", "", arguments, arguments, grid, tuple(leaves(arguments)), ())
+    return Launch("kernel", "", arguments, arguments, grid, ())
 
 
 def test_keys_tell_launches_apart_that_do_other_things():
@@ -113,6 +113,10 @@ def test_keys_tell_launches_apart_that_do_other_things():
             (doubled.fn, launch_of(x=Inner(1))),
             (doubled.fn, launch_of(x=())),
             (doubled.fn, launch_of(x=((),))),
+            (doubled.fn, launch_of(x=(1, (2,)))),
+            (doubled.fn, launch_of(x=((1,), 2))),
+            (doubled.fn, launch_of(x=1, out=2)),
+            (doubled.fn, launch_of(out=1, x=2)),
         ]
     ]
 
