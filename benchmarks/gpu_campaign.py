@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -40,7 +41,7 @@ from flashverify.campaign.supervisor.schedule import CampaignConfig
 from flashverify.judge.record import FindingRecord
 
 MODES = ("each", "ahead", "again")
-_NAMED = {"flex": f"{Path(__file__).with_name('flex_subject.py')}:FLEX"}
+_NAMED = {"flex": f"{os.path.relpath(Path(__file__).with_name('flex_subject.py'))}:FLEX"}
 """Short names of subjects that only this script has."""
 
 
