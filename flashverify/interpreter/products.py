@@ -47,11 +47,11 @@ def _rows_in_order(x: Any, dtype: Any = None) -> Any:
 
 
 def _operand(of: Any, dtype: Any) -> Any:
-    """The array of a handle as a product takes it, made once: a tile stays for all turns of a loop."""
-    found = of.attr.get(_OPERAND)
-    if found is None:
-        found = of.attr[_OPERAND] = _rows_in_order(of.data, dtype)
-    return found
+    """The array of a handle as a product takes it, made once: a tile stays for all turns of a loop, unless another is put in its place."""
+    data, found = of.data, of.attr.get(_OPERAND)
+    if found is None or found[0] is not data:
+        found = of.attr[_OPERAND] = data, _rows_in_order(data, dtype)
+    return found[1]
 
 
 def _tree_sum(x: Any, axis: int | None, keepdims: bool) -> Any:
