@@ -150,3 +150,19 @@ def test_an_array_that_a_mixin_puts_in_place_of_an_operand_is_what_the_next_prod
         summed_products[(1,)](a, out, TURNS=3)
 
     assert torch.equal(out, torch.full((16, 16), 4.0 + 2.0 + 1.0))
+
+
+class InPlace(Layer):
+    """Changes the operands of a product where they lie."""
+
+    def accumulate(self, x, y, acc, kind):
+        x *= x.dtype.type(0.5)
+        return super().accumulate(x, y, acc, kind)
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_a_product_that_would_change_its_operand_for_the_next_one_is_refused(dtype, lockstep):
+    a, out = torch.full((16, 16), 8.0, dtype=dtype), torch.zeros(16, 16)
+    with session(InPlace, lockstep=lockstep), pytest.raises(Exception, match="read-only"):
+        summed_products[(1,)](a, out, TURNS=3)
