@@ -47,11 +47,13 @@ def _rows_in_order(x: Any, dtype: Any = None) -> Any:
 
 
 def _operand(of: Any, dtype: Any) -> Any:
-    """The array of a handle as a product takes it, made once: a tile stays for all turns of a loop."""
-    found = of.attr.get(_OPERAND)
-    if found is None:
-        found = of.attr[_OPERAND] = _rows_in_order(of.data, dtype)
-    return found
+    """The array of a handle as a product takes it, made once: a tile stays for all turns of a loop, unless another is put in its place."""
+    data, found = of.data, of.attr.get(_OPERAND)
+    if found is None or found[0] is not data:
+        made = _rows_in_order(data, dtype).view()
+        made.flags.writeable = False  # the next product takes it as it is
+        found = of.attr[_OPERAND] = data, made
+    return found[1]
 
 
 def _tree_sum(x: Any, axis: int | None, keepdims: bool) -> Any:
@@ -102,8 +104,8 @@ class Products(Layer):
         """One product of tiles: the place to model a tensor core.
 
         Args:
-            x: left operands, already in the type of the accumulation; their values fit the format `kind`.
-            y: right operands.
+            x: left operands, already in the type of the accumulation, read-only; their values fit the format `kind`.
+            y: right operands, likewise.
             acc: added last.
             kind: "float16", "bfloat16", an fp8 name, "tf32", "float32" or "float64".
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from flashverify.launching.compilations import NotCompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType
 
 __all__ = ["Traces", "traces"]
 
@@ -34,6 +36,7 @@ class Traces:
     allowed: Callable[[], bool] = field(default=lambda: True)
     _begun: float | None = None
     _granted: bool = False
+    _wanted: weakref.WeakSet[CodeType] = field(default_factory=weakref.WeakSet)
 
     @property
     def running(self) -> bool:
@@ -61,9 +64,9 @@ class Traces:
 
     @contextlib.contextmanager
     def _asked_early(self) -> Iterator[None]:
-        """Inside, a function that was compiled before is asked about as soon as none of its code fits a call.
+        """Inside, a function that was compiled or refused before is asked about as soon as none of its code fits a call.
 
-        Torch says at first why none does, and at last what was refused, which takes several milliseconds.
+        Torch says at first why none does, and at last what was refused, which takes several milliseconds. It counts what it has begun.
         """
         kind: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "CatchErrorsWrapper", None)
         if kind is None:
@@ -72,11 +75,15 @@ class Traces:
         plain = kind.__call__
 
         def call(wrapper: Any, frame: Any, compiled: Any, *others: Any) -> Any:
-            if compiled is not None:  # otherwise torch may find that there is nothing to compile
+            # Of any other function torch may find that there is nothing to compile.
+            if (compiled is not None or frame.f_code in self._wanted) and not self._granted:
                 self._ask()
                 self._granted = True
             try:
                 return plain(wrapper, frame, compiled, *others)
+            except NotCompiled:
+                self._wanted.add(frame.f_code)
+                raise
             finally:
                 self._granted = False
 

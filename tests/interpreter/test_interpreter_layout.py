@@ -120,3 +120,49 @@ def test_products_of_integers_are_those_of_the_stock_interpreter_in_every_layout
 
     assert torch.equal(stock, ours)
     assert stock.abs().max() > 100
+
+
+class Halving(Layer):
+    """Puts another array in the place of the left operand of each product."""
+
+    def create_dot(self, a, b, *rest, **options):
+        a.data = a.data / a.data.dtype.type(2)
+        return super().create_dot(a, b, *rest, **options)
+
+
+@triton.jit
+def summed_products(a_ptr, out_ptr, TURNS: tl.constexpr):
+    i, j = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    a, total = tl.load(a_ptr + i * 16 + j), tl.zeros((16, 16), tl.float32)
+    one = tl.where(i == j, 1.0, 0.0).to(a.dtype)
+    for _ in range(TURNS):
+        total = tl.dot(a, one, total, input_precision="ieee")
+    tl.store(out_ptr + i * 16 + j, total)
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_an_array_that_a_mixin_puts_in_place_of_an_operand_is_what_the_next_product_takes(dtype, lockstep):
+    a, out = torch.full((16, 16), 8.0, dtype=dtype), torch.zeros(16, 16)
+    with session(Halving, lockstep=lockstep) as opened:
+        if lockstep:
+            opened.lockstep_class.tapes = None  # a recording gets copies of the tiles that are given to it
+        summed_products[(1,)](a, out, TURNS=3)
+
+    assert torch.equal(out, torch.full((16, 16), 4.0 + 2.0 + 1.0))
+
+
+class InPlace(Layer):
+    """Changes the operands of a product where they lie."""
+
+    def accumulate(self, x, y, acc, kind):
+        x *= x.dtype.type(0.5)
+        return super().accumulate(x, y, acc, kind)
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_a_product_that_would_change_its_operand_for_the_next_one_is_refused(dtype, lockstep):
+    a, out = torch.full((16, 16), 8.0, dtype=dtype), torch.zeros(16, 16)
+    with session(InPlace, lockstep=lockstep), pytest.raises(Exception, match="read-only"):
+        summed_products[(1,)](a, out, TURNS=3)

@@ -52,6 +52,27 @@ def test_what_was_refused_does_not_count_towards_the_limits_of_torch(doubled):
                 doubled(torch.ones(3, 4, 5))
 
 
+def test_a_function_that_was_never_compiled_is_refused_as_often_as_it_is_called(doubled):
+    with torch._dynamo.config.patch(accumulated_recompile_limit=4):
+        with traces.only_where(lambda: False):
+            for _ in range(6):
+                with pytest.raises(NotCompiled):
+                    doubled(torch.ones(3, 4))
+
+        before = traces.count
+        doubled(torch.ones(3, 4))
+        assert traces.count == before + 1
+
+
+def test_it_is_asked_once_within_a_block_in_another(doubled):
+    asked = []
+    doubled(torch.ones(3))
+    with traces.only_where(lambda: False), traces.only_where(lambda: not asked.append(None)):
+        doubled(torch.ones(4, 4))
+
+    assert len(asked) == 1
+
+
 def test_it_is_asked_before_each_compilation(doubled):
     asked = []
     with traces.only_where(lambda: not asked.append(None)):
