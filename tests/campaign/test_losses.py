@@ -56,6 +56,14 @@ def test_the_latest_are_kept_and_all_are_counted():
     assert [lost.seconds for lost in found.last] == [float(number) for number in range(5, losses._KEPT + 5)]
 
 
+def test_long_texts_and_such_that_are_no_utf8_are_stored(tmp_path):
+    write_losses(tmp_path, Losses().also(Lost(1.0, "worker 1", "\udc80" + "r" * 10**6, "c" * 10**6)))
+    (lost,) = read_losses(tmp_path).last
+
+    assert lost.reason == "?" + "r" * (losses._PRINTED - 1)
+    assert lost.case == "c" * losses._PRINTED
+
+
 def test_a_note_that_is_damaged_or_missing_is_none(tmp_path):
     assert read_losses(tmp_path) == Losses()
     write_losses(tmp_path, Losses().also(Lost(1.0, "worker 1", "died")))

@@ -20,7 +20,7 @@ LOSSES = "losses.json"
 _KEPT = 100
 """Losses that are kept, the latest ones."""
 _PRINTED = 2000
-"""Characters of what a process printed, its last ones."""
+"""Characters of what a process printed, its last ones; of a reason and of a case the first."""
 
 
 class Lost(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,9 +48,18 @@ class Losses(msgspec.Struct, frozen=True):
     last: tuple[Lost, ...] = ()
 
     def also(self, lost: Lost) -> Losses:
-        """With one more; what it printed is cut."""
-        lost = msgspec.structs.replace(lost, printed=lost.printed[-_PRINTED:])
+        """With one more; its texts are cut, and what is no UTF-8 is replaced."""
+        lost = msgspec.structs.replace(
+            lost,
+            reason=_stored(lost.reason[:_PRINTED]),
+            case=_stored(lost.case[:_PRINTED]),
+            printed=_stored(lost.printed[-_PRINTED:]),
+        )
         return Losses(self.count + 1, (*self.last, lost)[-_KEPT:])
+
+
+def _stored(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def loss_sentence(lost: Lost) -> str:
