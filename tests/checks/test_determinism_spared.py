@@ -4,32 +4,15 @@ import pytest
 
 from flashverify import parse_case
 from flashverify.checks import Plan, judge_case
-from flashverify.interpreter import Sanitizer, faithful
-from flashverify.interpreter.hooks import interpreting
 from flashverify.interpreter.repeating import Repeating
-from flashverify.interpreter.repeats import Known
 from tests.checks.ordered_kernels import DEFECTS, stepped
 
 CASE = parse_case(
     "fv1 batch=2 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 backward=no klen=4,9 seed=3"
 )
+
+pytestmark = pytest.mark.usefixtures("session")
 SPARED = ("repeat", "program-order")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session():
-    if not interpreting():
-        pytest.skip("kernels are compiled in this process")
-    with faithful(Sanitizer) as opened:
-        yield opened
-
-
-@pytest.fixture
-def spared(monkeypatch):
-    """The launches that were not run."""
-    found, repeat = [], Known.repeat
-    monkeypatch.setattr(Known, "repeat", lambda known, arguments: (found.append(known), repeat(known, arguments)))
-    return found
 
 
 def found(subject, question):

@@ -11,11 +11,11 @@ from flashverify.checks import Plan, judge_case
 from flashverify.checks.padding import REPEATS
 from flashverify.checks.passes import execution
 from flashverify.checks.registry import CHECK_SPECS, check_spec
-from flashverify.interpreter import Sanitizer, faithful
-from flashverify.interpreter.hooks import interpreting
 from flashverify.interpreter.repeating import Repeating
 from flashverify.interpreter.repeats import Known
 from tests.checks.padded_kernels import IN_FORWARD, IN_GRADIENTS, IN_HOST, attend
+
+pytestmark = pytest.mark.usefixtures("session")
 
 CASE = parse_case("fv1 batch=2 heads_q=2 heads_kv=2 seq_q=5 seq_k=9 dim_qk=16 dim_v=16 dtype=fp32 klen=4,9 seed=3")
 READS = {**IN_FORWARD, **IN_GRADIENTS, **IN_HOST}
@@ -24,14 +24,6 @@ NOT_ALIKE = {"determinism": ("solo-sequence", "solo-head", "permuted"), "reuse":
 LOADS_ALIKE = {"values", "lengths", "settings", "storage", "larger", "backward", "forward-between", "another-do"}
 SPARING = {"padding", "determinism", "relations", "reuse"}
 OTHERS = Plan(checks=("accuracy", "nonfinite", "memory", "sanitizer"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session():
-    if not interpreting():
-        pytest.skip("kernels are compiled in this process")
-    with faithful(Sanitizer) as opened:
-        yield opened
 
 
 @pytest.fixture
