@@ -36,7 +36,8 @@ def _alone(ground: Ground, subject: Selective, asked: tuple[str, ...]) -> Iterat
     problem = ground.problem
     found: dict[str, torch.Tensor] = {}
     # What nobody wrote does not hold the bits of the base pass.
-    with guard_outputs(pattern=1), sparing(problem, ground.launches):
+    guarded = guard_outputs(pattern=1) if ground.launches is None else sparing(problem, ground.launches)
+    with guarded:
         with subject_code():
             forward = ground.subject.forward(problem)
         for name in asked:
