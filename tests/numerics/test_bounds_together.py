@@ -1,6 +1,7 @@
 """Outputs and modes that are bounded in the operations of one: the very bits of each by itself."""
 
 import functools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -112,6 +113,18 @@ def test_both_modes_side_by_side_have_the_bits_of_each_by_itself(
             assert torch.equal(value.nan_to_num(), expected[name][0].nan_to_num()), name
             assert same_bits(bound, expected[name][1]), name
     assert truth.given(o, lse)[0] is conditional
+
+
+@pytest.mark.parametrize("other", [lambda t: t.read_as(Form(delta_from="p")), Truth.directed], ids=["reading", "part"])
+def test_the_gradients_that_a_truth_keeps_are_none_of_another_reading_or_part(other: Callable[[Truth], Truth]) -> None:
+    given = inputs(torch.bfloat16, features=False)
+    truth, fresh = (Truth(given, "bf16", Form()) for _ in range(2))
+    kept, _ = truth.in_both_modes(truth.exact_o.bfloat16(), truth.exact_lse.float())
+    assert truth.backward() is kept
+
+    found, expected = other(truth).backward(), other(fresh).backward()
+    assert all(same_bits(found[name][1], expected[name][1]) for name in expected)
+    assert not all(same_bits(found[name][1], kept[name][1]) for name in expected)
 
 
 def test_modes_are_side_by_side_only_where_their_pairs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
