@@ -84,7 +84,8 @@ def block_accesses() -> Iterator[tuple[Any, str, Any]]:
     }
     for owner in (tl, tl.core):
         for name, wrap in around.items():
-            yield owner, name, wrap(vars(owner)[name])
+            if name in vars(owner):
+                yield owner, name, wrap(vars(owner)[name])
         for name, value in {**made, **moved}.items():
             if name in vars(owner):
                 yield owner, name, value
